@@ -56,7 +56,7 @@ OFFLOAD = ["accelerate>=1.0"]  # weights beyond the device's memory; brings hugg
 LANGUAGE = ["tokenizers>=0.20"]  # other prompts than a checkpoint's own; 8 MB, brings huggingface-hub
 TEST = [
     "pytest>=8.4",  # --disable-plugin-autoload
-    "pytest-xdist>=3.5",  # most node tests wait for processes: two at a time take half as long
+    "pytest-xdist>=3.5",  # most node tests wait for processes: several at a time take less than half as long
     "hypothesis>=6.100",
     "import-linter>=2.0",
     "colcon-core>=0.18",

@@ -1,4 +1,4 @@
-"""One GPU, one robot, one runtime: robot policies and a vision-language agent over ROS 2.
+"""One GPU, one robot, one runtime: robot policies over ROS 2.
 
 Importing the package costs nothing: what `load` needs is imported when it is called.
 """

@@ -37,17 +37,16 @@ class MonotonicClock:
 
 
 class VirtualClock:
-    """Time that passes only when somebody sleeps, advances or suspends it."""
+    """Time that passes only when somebody sleeps or advances it."""
 
     def __init__(self, start_ns: int = 0) -> None:
         self._now_ns = start_ns
-        self._suspended_ns = 0
 
     def now_ns(self) -> int:
         return self._now_ns
 
     def boot_ns(self) -> int:
-        return self._now_ns + self._suspended_ns
+        return self._now_ns
 
     def sleep_until_ns(self, at_ns: int) -> None:
         self._now_ns = max(self._now_ns, at_ns)
@@ -56,9 +55,3 @@ class VirtualClock:
         if duration_ns < 0:
             raise ValueError(f"duration_ns must not be negative, got {duration_ns}")
         self._now_ns += duration_ns
-
-    def suspend(self, duration_ns: int) -> None:
-        """Let time pass that `boot_ns` alone has seen."""
-        if duration_ns < 0:
-            raise ValueError(f"duration_ns must not be negative, got {duration_ns}")
-        self._suspended_ns += duration_ns

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from auras_ros import resources
 from auras_ros.loading.pipeline import executor_on, to_latched
 from auras_ros.observation import Assembler, ObservationFault
-from auras_ros.pipeline.plan import Plan
+from auras_ros.pipeline.plan import Plan, PlanError
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.policies.loaders.open import load as open_checkpoint
 
@@ -39,12 +39,14 @@ class Actions:
 class DirectPolicy:
     """Made by `load`. Not thread-safe. `checkpoint.contract` says what the channels mean."""
 
-    def __init__(self, checkpoint: Checkpoint, plan: str, seed: int, device: str) -> None:
-        self.checkpoint, self.plan = checkpoint, plan
-        self._policy = policy = checkpoint.policy(plan)
+    def __init__(self, checkpoint: Checkpoint, plan: Plan, seed: int, device: str) -> None:
+        if plan != Plan(plan.generation):
+            raise PlanError(f"plan: {plan}: act makes one request at a time: name how it generates alone")
+        self.checkpoint, self.plan = checkpoint, str(plan)
+        self._policy = policy = checkpoint.policy(plan.generation)
         spec, dt_ms = checkpoint.spec, AGE_LIMIT_MS
         self._assembler = Assembler(spec, dt_ms, dt_ms, 0.0)
-        self._executor = executor_on(device, checkpoint, policy, Plan(plan), seed)
+        self._executor = executor_on(device, checkpoint, policy, plan, seed)
         self._now_ns = 0
         self.prompt = "" if checkpoint.language is None else checkpoint.language.prompt.text
 
@@ -160,4 +162,4 @@ def load(
 ) -> DirectPolicy:
     """See `auras_ros.load`."""
     opened = open_checkpoint(checkpoint if isinstance(checkpoint, Path) else resources.checkpoint(checkpoint), dtype)
-    return DirectPolicy(opened, plan or next(iter(opened.plans)), seed, device)
+    return DirectPolicy(opened, Plan.parse(plan or opened.first_plan), seed, device)

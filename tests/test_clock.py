@@ -33,15 +33,6 @@ def test_virtual_time_cannot_be_turned_back() -> None:
     assert clock.now_ns() == 10
 
 
-def test_time_of_a_suspended_machine_is_seen_by_one_scale_alone() -> None:
-    clock = VirtualClock(5)
-    clock.suspend(100)
-    clock.advance(2)
-    assert (clock.now_ns(), clock.boot_ns()) == (7, 107)
-    with pytest.raises(ValueError, match="got -1"):
-        clock.suspend(-1)
-
-
 def test_the_hosts_time_since_boot_counts_what_it_was_suspended() -> None:
     clock: SchedulerClock = MonotonicClock()
     before = time.clock_gettime_ns(time.CLOCK_BOOTTIME)

@@ -139,6 +139,12 @@ def test_weights_have_the_type_that_was_asked_for(sample: GoldenSample) -> None:
         auras_ros.load("pusht", dtype="int8")
 
 
+def test_a_plan_of_another_mode_is_refused_because_a_call_is_one_request() -> None:
+    assert auras_ros.load("pusht", plan="quick,mode=seq").plan == "quick"
+    with pytest.raises(ValueError, match="plan: quick,mode=auras,pp_generation=2: act makes one request at a time"):
+        auras_ros.load("pusht", plan="quick,mode=auras,pp_generation=2")
+
+
 def test_a_plan_that_is_none_is_answered_with_those_there_are() -> None:
     with pytest.raises(ValueError, match="has no plan 'quickest'; its plans: quick, ddpm100"):
         auras_ros.load("pusht", plan="quickest")

@@ -32,8 +32,9 @@ class Ahead:
     motion: Motion
     dt_ns: int
 
-    def checked(self) -> Horizon | None:
-        """The rows, limited one after the other; None if there is none, or one is not finite. Too slow for a tick."""
+    def checked(self, is_over: Callable[[], bool] = lambda: False) -> Horizon | None:
+        """The rows, limited one after the other; None if there is none, if one is not finite, or once it `is_over`.
+        Too slow for a tick."""
         values = self.plan()
         if len(values) == 0:
             return None
@@ -41,7 +42,7 @@ class Ahead:
         values[:, self.increments] = np.diff(path, axis=0)[:, self.increments]
         motion = self.motion.coarse(self.dt_ns)
         for row, wanted in enumerate(values):
-            guarded = motion.advance(wanted, follow=True)
+            guarded = None if is_over() else motion.advance(wanted, follow=True)
             if guarded is None:
                 return None
             values[row] = guarded

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from auras_ros.live.loop import Spin, told
+from auras_ros.live.loop import Spin, process_output
 from auras_ros.measure.minutes import OverError
 from auras_ros.nodes.common.supervisor import Supervisor
 from auras_ros.ros import Node, spin_once
@@ -18,7 +18,7 @@ from auras_ros.ros import Node, spin_once
 def running(node: Node, config: Path, overrides: dict[str, dict[str, Any]], end_s: float) -> Iterator[Spin]:
     """Run the config's processes; yields a function that spins the node. That function raises RuntimeError, with the
     processes' last lines, if a process ends, and OverError at end_s of the monotonic clock."""
-    with told() as log, Supervisor(config, log=log, parameters=overrides) as supervisor:
+    with process_output() as log, Supervisor(config, log=log, parameters=overrides) as supervisor:
 
         def spin(done: Callable[[], bool], seconds: float) -> None:
             until_s = time.monotonic() + seconds

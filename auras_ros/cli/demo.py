@@ -109,7 +109,8 @@ def _play_both(options: DemoOptions, stopping: list[int], plays: list[DemoResult
     steps, request_ms = denoising_steps(trial)
     print(f"{steps} denoising steps: a sequential request takes some {request_ms:.0f} ms here", flush=True)
     for name, plan in both_plans(steps).items():
-        plays.append(_Play(name, plan, options, stopping).run())
+        took = f", {request_ms:.0f} ms a request" if plan.mode == "seq" else ""
+        plays.append(_Play(name, plan, options, stopping, took).run())
         referee = plays[-1].referee
         if stopping or plays[-1].error or referee is None:
             break
@@ -121,11 +122,12 @@ def _play_both(options: DemoOptions, stopping: list[int], plays: list[DemoResult
 class _Play:
     """One plan to be played over topics: start, play, stop."""
 
-    def __init__(self, name: str, plan: Plan, options: DemoOptions, stopping: list[int]) -> None:
-        """name: of this play of several, or ""."""
+    def __init__(self, name: str, plan: Plan, options: DemoOptions, stopping: list[int], took: str = "") -> None:
+        """name: of this play of several, or "". took: what its title says of a request's duration."""
         from auras_ros.nodes.actuator.settings import load_contract
 
         self._name, self.plan, self._stopping, self._progress = name, plan, stopping, Progress(quiet_s=5.0)
+        self._took = took
         self._options = replace(options, plan=plan)
         self._config = resources.find("config", "demo.yaml")
         self._overrides = overrides(self._options)
@@ -142,7 +144,7 @@ class _Play:
 
     @property
     def title(self) -> str:
-        return f"{TITLES[self._name]}: {self.plan}" if self._name else str(self.plan)
+        return f"{TITLES[self._name]}: {self.plan}{self._took}" if self._name else str(self.plan)
 
     def run(self) -> DemoResult:
         from auras_ros.live.referee.node import RefereeNode
@@ -207,7 +209,7 @@ class _Play:
     def _take(self, plan: Plan, supervisor: Supervisor) -> None:
         """Use another plan from the agent's next start on, because the requested one is too slow here."""
         print(f"plan '{self.plan}' is too slow for this machine just now: using '{plan}'", flush=True)
-        self.plan = plan
+        self.plan, self._took = plan, ""
         if self._film is not None:
             self._film.title = self.title
         supervisor.override("agent", overrides(replace(self._options, plan=plan))["agent"])

@@ -1,4 +1,4 @@
-"""A stage that is a plain call: what the CPU and the null device have instead of a captured graph."""
+"""A stage that is a plain call: what the CPU has instead of a captured graph, and the tests' null device."""
 
 from __future__ import annotations
 

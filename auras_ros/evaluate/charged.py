@@ -25,6 +25,7 @@ def duration_key(mode: str, worker: str) -> str:
     return f"{mode}/{worker}" if mode == "dec" else mode
 
 
+# the durations that a mode needs; that of its chunks is the last
 DURATIONS = {mode: (mode,) for mode in MODES} | {"dec": ("dec/perceive", "dec/generate")}
 
 
@@ -106,7 +107,7 @@ class _TimedWorker:
 
     def __init__(self, worker: Worker, frames: FrameClock, durations_ns: Iterator[int]) -> None:
         self._worker, self._frames, self._durations_ns = worker, frames, durations_ns
-        self._emits = worker.name != "perceive"
+        self._emits = worker.emits
         self._ends_ns: int | None = None
 
     def soonest_ns(self, now_ns: int) -> int:

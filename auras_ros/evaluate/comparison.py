@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 from typing import Any
 
+from auras_ros.evaluate.charged import DURATIONS
 from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.settings import EvaluatedMode, EvaluationSettings
 from auras_ros.report.statistics import mean, paired_by_seed, quantile, wilson
@@ -32,8 +33,7 @@ def _row(
     low, high = wilson(outcome.successes, trials)
     frame_ms = settings.frame_steps * CONTROL_DT_MS
     if clock == "charged":
-        key = "dec/generate" if contender.plan.mode == "dec" else contender.plan.mode
-        frame_ms = settings.durations_s[key] * 1e3  # type: ignore[assignment]
+        frame_ms = settings.durations_s[DURATIONS[contender.plan.mode][-1]] * 1e3  # type: ignore[assignment]
     until = _until_success(outcome.episodes, seq.episodes if seq else [])
     stale, worst = mean(outcome.staleness), quantile(outcome.staleness, 0.99)
     return {

@@ -20,7 +20,7 @@ Spin = Callable[[Callable[[], bool], float], None]  # until the condition holds,
 
 @contextmanager
 def listening(name: str) -> Iterator[Node]:
-    """The bench's own node. On this host only unless the user chose otherwise: a bench publishes actions."""
+    """A node of whoever plays or measures. On this host only unless the user chose otherwise: it publishes actions."""
     with on_loopback():
         init(args=[])
         node = Node(name)
@@ -38,7 +38,7 @@ def wait_until_armed(spin: Spin, state: Callable[[], str], config: Path) -> None
 
 
 @contextmanager
-def told() -> Iterator[IO[str]]:
+def process_output() -> Iterator[IO[str]]:
     """A file for the output of processes. A RuntimeError raised inside is extended by its last lines."""
     with TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         try:

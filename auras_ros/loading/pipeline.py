@@ -36,7 +36,7 @@ class PipelineSettings:
 
     seed: fixes every request's noise. host, session: who generated a chunk, for its provenance. device: cpu, cuda or
     auto. dtype: of the weights, see `dtype.runtime_dtype`. offload: None keeps all weights on the device. threads:
-    intra-op threads of each worker. cores: see `make_executor`.
+    intra-op threads of each worker. cores: see `RunContext`.
     """
 
     seed: int = 0
@@ -93,18 +93,12 @@ class Pipeline:
         docs/pipeline.md). If it is too slow it is measured again, here and in a further call; the best time counts. The
         executor of a plan that is refused is closed."""
 
-        def measure() -> None:
-            before_ns = self.executor.frame_ns
-            self.executor.warm_up()
-            if before_ns:
-                self.executor.frame_ns = min(before_ns, self.executor.frame_ns)
-
         def check() -> None:
             self.plan.check_horizon(self.plan.interval_ns(self.executor.frame_ns), self._horizon_ns)
 
-        measure()
+        self.executor.warm_up()
         try:
-            at_best(check, measure)
+            at_best(check, self.executor.warm_up)
         except PlanError:
             self.executor.close()
             raise

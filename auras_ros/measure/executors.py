@@ -62,7 +62,7 @@ class Bench:
     def rate(self, variant: Variant, length: Length) -> float:
         """Chunks per second in one window. Raises RuntimeError if a worker fails."""
         executor = self.prepare(variant.plan)
-        emitting = sum(worker.name != "perceive" for worker in executor.workers)
+        emitting = sum(worker.emits for worker in executor.workers)
         meter = Meter(emitting, length, self._clock.now_ns)
         gc.collect()
         with on_cores(self.cores), Running(executor, self.feed, meter.emit, threads=variant.threads) as live:

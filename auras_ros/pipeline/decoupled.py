@@ -28,7 +28,7 @@ class PerceptionWorker:
     written again.
     """
 
-    name = "perceive"
+    name, emits = "perceive", False
 
     def __init__(self, run_context: RunContext, ledger: Ledger) -> None:
         self._policy, self._ledger, device = run_context.policy, ledger, run_context.device

@@ -26,6 +26,8 @@ from auras_ros.policies.policy import CausalPolicy, Policy
 class ChunkWorker:
     """Base of a worker that emits chunks: who counts its frames, and when its last one was."""
 
+    emits = True
+
     def __init__(self, run_context: RunContext, ledger: Ledger, continuity: Continuity, name: str) -> None:
         self.name, self._ledger, self._continuity = name, ledger, continuity
         self._policy, self._plan, self._device = run_context.policy, run_context.plan, run_context.device

@@ -21,7 +21,6 @@ class FrameTimes:
     n: int
     p50_ms: float
     p99_ms: float
-    max_ms: float
 
 
 class FrameMeter:
@@ -53,5 +52,5 @@ class FrameMeter:
             durations = self._durations_ns[: self.frames].copy()
         if durations.size == 0:
             return None
-        p50, p99, longest = np.percentile(durations, [50, 99, 100]) / 1e6
-        return FrameTimes(len(durations), float(p50), float(p99), float(longest))
+        p50, p99 = np.percentile(durations, [50, 99]) / 1e6
+        return FrameTimes(len(durations), float(p50), float(p99))

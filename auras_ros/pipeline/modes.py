@@ -41,7 +41,7 @@ class Executor:
     ) -> None:
         self.policy, self.plan, self.clock = run_context.policy, run_context.plan, run_context.clock
         self.workers, self.ledger, self.continuity = tuple(workers), ledger, continuity
-        self.frame_ns = 0  # how long the longest worker's frame took at warm-up
+        self.frame_ns = 0  # how long the slowest worker's frame takes, by the quickest warm-up; 0 before it
         self._run_context = run_context
 
     @property
@@ -67,15 +67,21 @@ class Executor:
         executor is closed.
 
         Several workers first run alone, then side by side as they will run later: two workers on shared cores take
-        longer than one. `frame_ns` is the median of the last `runs` times of the slowest worker.
+        longer than one. A frame's time is the median of the last `runs` times of the slowest worker, `frame_ns` the
+        least of all warm-ups: a machine that was busy during one is not slow.
         """
         try:
-            self._warm_up(runs)
+            took_ns = self._warm_up(runs)
         except BaseException:
             self.close()
             raise
+        self.frame_ns = min(took_ns, self.frame_ns or took_ns)
+        plan, spaced = self.plan, self._run_context.spaced
+        if spaced and plan.mode == "par" and not plan.together and plan.frame_period_ms == 0:
+            self.ledger.interval_ns = self.frame_ns // plan.concurrency  # requests evenly spaced
 
-    def _warm_up(self, runs: int) -> None:
+    def _warm_up(self, runs: int) -> int:
+        """How long a frame takes, in ns."""
         self.ledger.begin_warm_up()
         interval_ns, self.ledger.interval_ns = self.ledger.interval_ns, 0
         observations, took = _random_observations(self._run_context.like), [[0] for _ in self.workers]
@@ -92,10 +98,8 @@ class Executor:
             rounds = [self._rehearse(self.workers, observations) for _ in range(runs)]
             took = [list(times) for times in zip(*rounds, strict=True)]
         self.ledger.end_warm_up()
-        self.frame_ns = max(round(median(times[-runs:])) for times in took)
-        if self.plan.mode == "par" and not self.plan.together and self.plan.frame_period_ms == 0:
-            interval_ns = self.frame_ns // self.plan.concurrency  # evenly spaced
-        self.ledger.interval_ns = interval_ns if self._run_context.spaced else 0
+        self.ledger.interval_ns = interval_ns
+        return max(round(median(times[-runs:])) for times in took)
 
     def _rehearse(self, workers: Sequence[Worker], observations: Iterator[Latched]) -> list[int]:
         """Run one frame of each of these workers side by side. Returns how long each took, in ns."""

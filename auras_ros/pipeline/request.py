@@ -85,6 +85,11 @@ class Worker(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def emits(self) -> bool:
+        """Whether its frames end in chunks; dec's perception has none."""
+        ...
+
     def wants(self, seen: Latched | None, now_ns: int) -> bool:
         """Whether a frame that starts now would do anything (rule 4 of docs/pipeline.md)."""
         ...

@@ -116,7 +116,8 @@ class DenoisingSlab(Slab):
         device, first = self.context.device, self._share.first
         index = torch.tensor([first[row] + k for row in active]).repeat_interleave(self._batch).to(device)
         if active != list(range(active[0], active[-1] + 1)):
-            return _Micro(self.state, self.context, index, torch.tensor(active, device=device))
+            context = self.context[: len(active)].flatten(0, 1)  # all rows' contexts are equal
+            return _Micro(self.state, context, index, torch.tensor(active, device=device))
         span = slice(active[0], active[-1] + 1)
         state = self.state._make(part[span].flatten(0, 1) for part in self.state)
         return _Micro(state, self.context[span].flatten(0, 1), index, None)
@@ -127,17 +128,14 @@ class DenoisingSlab(Slab):
 
     def _run(self, steps: list[_Micro]) -> None:
         for micro in steps:
-            if micro.gathered is None:
+            if (rows := micro.gathered) is None:
                 store(micro.state, self._step(micro.state, micro.context, micro.step))
-            else:
-                self._gathered(micro.gathered, micro.step)
-
-    def _gathered(self, rows: Tensor, index: Tensor) -> None:
-        state = self.state._make(part.index_select(0, rows).flatten(0, 1) for part in self.state)
-        new = self._step(state, self.context[: len(rows)].flatten(0, 1), index)  # all rows' contexts are equal
-        for target, before, after in zip(self.state, state, new, strict=True):
-            if after is not before:  # the noise tape is not changed by a step
-                target.index_copy_(0, rows, after.unflatten(0, (len(rows), self._batch)))
+                continue
+            state = self.state._make(part.index_select(0, rows).flatten(0, 1) for part in self.state)
+            new = self._step(state, micro.context, micro.step)
+            for target, before, after in zip(self.state, state, new, strict=True):
+                if after is not before:  # the noise tape is not changed by a step
+                    target.index_copy_(0, rows, after.unflatten(0, (len(rows), self._batch)))
 
     def fetch(self, context: Tensor) -> None:
         """With one environment it is copied once; with several, once for each row, because a step reads the

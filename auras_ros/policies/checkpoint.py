@@ -104,7 +104,7 @@ class Checkpoint:
 
 
 def load(folder: Path, dtype: str = "float32", device: str = "cpu") -> Checkpoint:
-    """Read a checkpoint and replay its golden sample under every plan. dtype, device: see `precision.runtime_dtype`.
+    """Read a checkpoint and replay its golden sample under every plan. dtype, device: see `dtype.runtime_dtype`.
     Raises CheckpointError, naming the thing."""
     manifest = read_manifest(folder)
     weights = folder / WEIGHTS

@@ -1,7 +1,7 @@
 """The checkpoint family `x-transformers`: a small autoregressive policy whose decoder is that library's.
 
-As `families.Autoregressive`, but for the decoder: the manifest gives the library's own keywords. What they make is
-checked when the networks are built (`models.x_check`); nothing of the library is imported before.
+As `autoregressive_family.Autoregressive`, but for the decoder: the manifest gives the library's own keywords. What
+they make is checked when the networks are built (`models.x_check`); nothing of the library is imported before.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ _RCLPY = {
                          "ParameterUninitializedException", "InvalidParameterTypeException",
                          "InvalidParameterValueException"),
     "rclpy.executors": ("ExternalShutdownException", "SingleThreadedExecutor"),
-    "rclpy.lifecycle": ("LifecycleNode", "LifecyclePublisher", "LifecycleState", "TransitionCallbackReturn"),
+    "rclpy.lifecycle": ("LifecycleNode", "LifecycleState", "TransitionCallbackReturn"),
     "rclpy.logging": ("LoggingSeverity", "get_logger"),
     "rclpy.node": ("Node",),
     "rclpy.parameter": ("Parameter",),

@@ -157,6 +157,15 @@ def test_where_the_plan_is_too_slow_the_quickest_is_played_and_said(
     assert said.startswith("plan 'ddpm100,frame_period_ms=400.0' is too slow for this machine just now: using 'quick,")
 
 
+def test_the_film_says_how_long_a_sequential_request_takes(tmp_path: Path) -> None:
+    """As long as its plan is the one that it was said of."""
+    options = parse(["--no-video", "--out", str(tmp_path)])
+    playing = demo._Play("seq", Plan("ddim67"), options, [], ", 338 ms a request")
+    assert playing.title == "sequential: ddim67, 338 ms a request"
+    playing._take(Plan("quick"), SimpleNamespace(override=lambda node, values: None))  # type: ignore[arg-type]
+    assert playing.title == "sequential: quick"
+
+
 def test_a_plan_that_is_too_slow_is_replaced_by_a_quick_one_of_its_mode(tmp_path: Path) -> None:
     """Guards against a film of `auras` that shows a sequential agent."""
     plan = Plan.parse("ddim100,mode=auras,pp_generation=6")

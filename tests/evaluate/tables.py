@@ -109,6 +109,8 @@ class Frame:
 class ScriptedWorker:
     """Chunk k holds targets that no other chunk has, all near the middle. Only newer observations are wanted."""
 
+    emits = True
+
     def __init__(self, name: str, executor: Scripted) -> None:
         self.name, self._executor = name, executor
         self._frame: Frame | None = None

@@ -13,7 +13,7 @@ from auras_ros.nodes.common import discovery
 
 def test_what_a_process_said_stands_beside_the_error() -> None:
     def end() -> None:
-        with loop.told() as log:
+        with loop.process_output() as log:
             subprocess.run(["echo", "the last words"], stdout=log, check=True)
             raise RuntimeError("it ended")
 

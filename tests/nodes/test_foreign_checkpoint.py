@@ -48,12 +48,12 @@ def test_the_actuator_refuses_a_key_that_the_agent_refuses(file: str, tmp_path: 
 def test_the_agent_says_whether_a_golden_sample_was_replayed(verified: bool, level: Level, said: str) -> None:
     status = AgentStatus("life")
     check = status.tasks()["lifecycle"]
-    status.now("inactive")
+    status.set_state("inactive")
     assert "golden_sample" not in check().values
     checkpoint: Any = SimpleNamespace(verified=verified)
     status.configured = SimpleNamespace(pipelines=(SimpleNamespace(checkpoint=checkpoint),))  # type: ignore[assignment]
     report = check()
     assert (report.level, report.values["golden_sample"]) == (level, said)
     assert ("no golden sample" in report.message) is not verified
-    status.now("inactive", "no memory", wrong=True)
+    status.set_state("inactive", "no memory", wrong=True)
     assert (check().level, check().message) == (Level.ERROR, "no memory")

@@ -96,7 +96,7 @@ def test_from_the_command_to_the_loop(tmp_path: Path, ros_domain_id: int) -> Non
     assert max(map(len, stacks.values())) <= MOST
 
 
-ROWS = [line for line in PAGE.splitlines() if line.startswith("| `ddim4")]
+ROWS = [line for line in PAGE.splitlines() if line.startswith("| `ddim")]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.split("`")[1] for row in ROWS])

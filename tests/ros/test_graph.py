@@ -70,6 +70,18 @@ def test_one_executor_alone_reads_what_others_announce(context: ros.Context) -> 
     assert context.reads_graph(other)  # type: ignore[attr-defined]
 
 
+def test_an_executor_from_before_a_second_init_reads_nothing(context: ros.Context, domain: int) -> None:
+    before = ros.SingleThreadedExecutor(context=context)
+    before.add_node(ros.Node("before", context=context))
+    ros.try_shutdown(context=context)
+    ros.init(args=[], context=context, domain_id=domain)
+    after = ros.SingleThreadedExecutor(context=context)
+    after.add_node(ros.Node("after", context=context))
+    assert not before.is_shutdown
+    after.spin_once(timeout_sec=0.0)
+    assert context.graph in after._tokens  # type: ignore[attr-defined]
+
+
 def announcement(participant: bytes, nodes: int, gids: int) -> bytes:
     """A participant of so many nodes with so many readers each."""
     gid, node = (message_type(f"rmw_dds_common/msg/{name}") for name in ("Gid", "NodeEntitiesInfo"))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from functools import partialmethod
 from typing import Any
 
 import pytest
 
 from auras_ros import ros
 from auras_ros.ros.dds.lifecycle_machine import STATES, TRANSITIONS, RCLError, StateMachine
-from auras_ros.ros.dds.managed import ManagedEntity
 from auras_ros.ros.msg import ParameterMsg, ParameterValue, State, String, Transition, TransitionEvent
 from auras_ros.ros.srv import ChangeState, GetAvailableStates, GetAvailableTransitions, GetState, SetParameters
 
@@ -77,12 +77,19 @@ class Scripted(ros.LifecycleNode):
         self.calls: list[tuple[str, str]] = []
         super().__init__("scripted", **options)
 
-    def _ask_entities(self, callback: str, state: ros.LifecycleState) -> Return:
+    def _answer(self, callback: str, state: ros.LifecycleState) -> Return:
         self.calls.append((callback, state.label))
         what = self.script.get(callback)
         if isinstance(what, Exception):
             raise what
-        return super()._ask_entities(callback, state) if what is None else what
+        return super().on_configure(state) if what is None else what
+
+    on_configure = partialmethod(_answer, "on_configure")  # type: ignore[assignment]
+    on_cleanup = partialmethod(_answer, "on_cleanup")  # type: ignore[assignment]
+    on_shutdown = partialmethod(_answer, "on_shutdown")  # type: ignore[assignment]
+    on_activate = partialmethod(_answer, "on_activate")  # type: ignore[assignment]
+    on_deactivate = partialmethod(_answer, "on_deactivate")  # type: ignore[assignment]
+    on_error = partialmethod(_answer, "on_error")  # type: ignore[assignment]
 
 
 def label(node: ros.LifecycleNode) -> str:
@@ -147,23 +154,6 @@ def test_an_answer_that_is_none_counts_as_error(scripted: Scripted, capfd: Any) 
     assert "on_configure returned 'done'" in capfd.readouterr().err
 
 
-def test_the_first_managed_entity_that_does_not_succeed_decides(scripted: Scripted) -> None:
-    asked: list[str] = []
-
-    class Entity(ManagedEntity):
-        def __init__(self, name: str, answer: Return) -> None:
-            self.name, self.answer = name, answer
-
-        def on_configure(self, state: ros.LifecycleState) -> Return:
-            asked.append(f"{self.name} from {state.label}")
-            return self.answer
-
-    for name, answer in (("a", Return.SUCCESS), ("b", Return.FAILURE), ("c", Return.SUCCESS)):
-        scripted.add_managed_entity(Entity(name, answer))
-    assert scripted.trigger_configure() == Return.FAILURE
-    assert asked == ["a from unconfigured", "b from unconfigured"]
-
-
 def test_a_second_transition_during_the_first_is_refused(scripted: Scripted) -> None:
     """From the callback itself and from another thread: the node is on its way, and stays on it."""
     refusals: list[str] = []
@@ -174,43 +164,18 @@ def test_a_second_transition_during_the_first_is_refused(scripted: Scripted) -> 
         except RuntimeError as error:
             refusals.append(str(error))
 
-    class Entity(ManagedEntity):
-        def on_configure(self, state: ros.LifecycleState) -> Return:
-            try_it()
-            thread = threading.Thread(target=try_it)
-            thread.start()
-            thread.join()
-            return Return.SUCCESS
+    def on_configure(state: ros.LifecycleState) -> Return:
+        try_it()
+        thread = threading.Thread(target=try_it)
+        thread.start()
+        thread.join()
+        return Return.SUCCESS
 
-    scripted.add_managed_entity(Entity())
+    scripted.on_configure = on_configure  # type: ignore[method-assign]
     assert scripted.trigger_configure() == Return.SUCCESS
     assert label(scripted) == "inactive"
     assert len(refusals) == 2
     assert all("from state configuring" in text for text in refusals)
-
-
-def test_a_lifecycle_publisher_is_silent_until_active(
-    node: ros.Node, executor: Any, spin_until: SpinUntil, context: ros.Context
-) -> None:
-    """Silence is proven with a message of an ordinary publisher that arrives afterwards."""
-    managed = Scripted(context=context, namespace="/test")
-    executor.add_node(managed)
-    publisher, sentinel = managed.create_lifecycle_publisher(String, "x", 10), managed.create_publisher(String, "x", 10)
-    got: list[str] = []
-    node.create_subscription(String, "x", lambda message: got.append(message.data), 10)
-    spin_until(lambda: publisher.get_subscription_count() and sentinel.get_subscription_count())
-    for step in ("", "configure", "activate", "deactivate"):
-        if step:
-            getattr(managed, f"trigger_{step}")()
-        publisher.publish(String(data=f"after {step}"))
-        assert publisher.is_activated is (step == "activate")
-    sentinel.publish(String(data="end"))
-    spin_until(lambda: "end" in got)
-    assert sorted(got) == ["after activate", "end"]
-    with pytest.raises(TypeError, match="publisher_class"):
-        managed.create_lifecycle_publisher(String, "y", 1, publisher_class=object)
-    assert managed.destroy_lifecycle_publisher(publisher)
-    assert managed.trigger_activate() == Return.SUCCESS
 
 
 def test_without_the_communication_interface_nobody_can_ask(context: ros.Context) -> None:
@@ -251,22 +216,18 @@ def test_a_node_is_led_through_its_life_by_another_process(
     """What `ros2 lifecycle set/get/list` and a launch file's events do; each transition is told in two events."""
     spawn("managed")
     events: list[tuple[str, str, str]] = []
-    data: list[str] = []
     always: list[str] = []
     node.create_subscription(
         TransitionEvent, f"{PREFIX}/transition_event",
         lambda m: events.append((m.start_state.label, m.transition.label, m.goal_state.label)), 20,
     )  # fmt: skip
-    node.create_subscription(String, f"{PREFIX}/data", lambda m: data.append(m.data), 10)
     node.create_subscription(String, f"{PREFIX}/always", lambda m: always.append(m.data), 10)
     spin_until(lambda: node.count_publishers(f"{PREFIX}/transition_event") == 1 and always)
     assert state_of(call) == "unconfigured"
     assert not change("activate")
     assert not call(ChangeState, f"{PREFIX}/change_state", transition=Transition(id=200)).success
     assert change("configure")
-    assert data == []
     assert change("activate")
-    spin_until(lambda: data)
     assert call(ChangeState, f"{PREFIX}/change_state", transition=Transition(id=4)).success  # deactivate, by number
     assert state_of(call) == "inactive"
     assert change("cleanup")

@@ -42,7 +42,7 @@ def test_children_of_the_node_are_heard_and_others_are_not(
 ) -> None:
     ros.get_logger("somebody.else").info("not on /rosout")
     ros.get_logger("test.tester2").info("not on /rosout either")
-    node.get_logger().get_child("part").info("from a part")
+    ros.get_logger("test.tester.part").info("from a part")
     ros.get_logger("test.tester").info("by name")
     spin_until(lambda: len(logs) == 2)
     assert [(log.name, log.msg) for log in logs] == [("test.tester.part", "from a part"), ("test.tester", "by name")]
@@ -79,7 +79,6 @@ def test_logging_goes_on_after_the_end(context: ros.Context, capfd: Any) -> None
     assert "[short]: destroyed" in printed
     assert "[long]: shut down" in printed
     assert other._rosout is not None
-    assert other._rosout.unsent_count == 1
     other.destroy_node()
     assert {"short", "long"} & set(logging._sinks) == set()
 

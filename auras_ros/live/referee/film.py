@@ -33,7 +33,6 @@ class Film:
 
     def __init__(self, frames: FrameSink, threshold: float, title: str) -> None:
         """threshold: the coverage beyond which a table is a success. title: as it is shown, may change."""
-        self.lost = 0
         self.lengths: dict[int, int] = {}  # of each seed's episode, in frames
         self._frames, self._threshold, self.title = frames, threshold, title
         self._chunks: OrderedDict[int, NDArray[np.float64]] = OrderedDict()
@@ -79,7 +78,6 @@ class Film:
         """What is still waited for does not come any more: the filming pauses, or the picture of a step was lost."""
         if self._waiting is None:
             return
-        self.lost += 1
         status, _, _ = self._waiting
         self._waiting = None
         if self._frame is not None:

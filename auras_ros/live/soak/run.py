@@ -38,8 +38,7 @@ STOP_P99_MS = 50.0  # from the press to the hold, where the process runs
 DISCOVERY_S = 1.0
 GROWTH_KIB_PER_MIN = 64.0  # less than this is no growth, however sure
 GROWTH_ERRORS = 3.0
-GROWTH_S = 600.0  # no verdict on memory for a shorter run
-GROWTH_LIFE_S = 240.0  # nor of shorter lives: a message of 10 MB leaves its mark on each, once, and no slope
+GROWTH_S = 120.0  # no verdict on memory from less, of lives that have settled
 SETTLED_SHARE = 0.5  # growth is asked for after this share of the run: parts take memory when first used
 RISEN = 4  # descriptors or threads
 OVERRIDES: dict[str, dict[str, Any]] = {
@@ -283,8 +282,7 @@ def judge_growth(result: SoakResult) -> None:
     """Memory, descriptors or threads that rise are violations too."""
     for name, usage in result.usage.items():
         found = usage.slope()
-        long_enough = found is not None and found.bins * BIN_S >= GROWTH_LIFE_S * found.lives
-        if found is not None and long_enough and result.seconds >= GROWTH_S:
+        if found is not None and found.bins * BIN_S >= GROWTH_S:
             surely = found.kib_per_min - GROWTH_ERRORS * found.error
             if surely > GROWTH_KIB_PER_MIN:
                 text = f"{name}: {found.kib_per_min:.0f} +- {found.error:.0f} KiB a minute"

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 WARM_UP_S = 20.0  # of each life, once it drives: first use of each part
+SETTLED_S = 480.0  # of each life, before its memory is looked at: each topic's largest message leaves its mark, once
 BIN_S = 5.0  # readings are averaged over this, so that neighbours count as one
 FEWEST_BINS = 4  # of a life that is to count
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -73,8 +74,8 @@ def slope(lives: list[list[Reading]], since_s: float = 0.0) -> Slope | None:
 
 
 def _bins(life: list[Reading], since_s: float) -> list[tuple[float, float]]:
-    """(time, KiB) of each bin after the warm-up of one life."""
-    begin_s = max(life[0].at_s + WARM_UP_S, since_s)
+    """(time, KiB) of each bin of one life, once it has settled."""
+    begin_s = max(life[0].at_s + SETTLED_S, since_s)
     grouped: dict[int, list[Reading]] = {}
     for reading in life:
         if reading.at_s >= begin_s:

@@ -51,11 +51,9 @@ def arming_refusal(at: Situation, settings: ActuatorSettings) -> str:
 def emergency_stop(at: Situation, settings: ActuatorSettings) -> str:
     if at.pressed:
         return f"the emergency stop is pressed by {at.pressed}: release it first ({RELEASE})"
-    if not settings.require_emergency_stop:
-        return ""
-    if at.stop_deaf:
+    if at.stop_deaf:  # whoever has a button counts on it, required or not
         return f"the emergency stop of {at.stop_deaf} cannot be received: publish it as {STOP_QOS}"
-    if not at.stop_present:
+    if settings.require_emergency_stop and not at.stop_present:
         return "no emergency stop: nobody publishes emergency_stop, and require_emergency_stop is set"
     return ""
 

@@ -176,10 +176,11 @@ class CommandLoop:
         if not stream.silent:
             self._watch_stalls(now_ns, began_ns)
         self._ticked_ns = began_ns
-        if self.agent.lost(now_ns) and stream.state is SafetyState.ARMED:
-            stream.hold(now_ns, f"agent silent for more than {self._settings.agent_timeout_ms:g} ms")
-        elif self.live and (missed := self.position.silent(now_ns)):  # chunks may come, but must not be executed
-            stream.hold(now_ns, missed)
+        if self.live:  # also while holding: chunks may come, but must not be executed
+            if self.agent.lost(now_ns):
+                stream.hold(now_ns, f"agent silent for more than {self._settings.agent_timeout_ms:g} ms")
+            elif missed := self.position.silent(now_ns):
+                stream.hold(now_ns, missed)
         command = stream.tick(now_ns)
         self.ticks += 1
         if command.publish:

@@ -16,6 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -103,7 +104,6 @@ class EmergencyStop:
         if BACKEND != "rclpy":
             service.on_arrival = self._on_request
             self.node.get_logger().divert(lambda say, record: self._news.append(partial(say, record)))
-        self._callbacks = Callbacks(self.node)
 
     def _on_event(self, report: Callable[[], None]) -> None:
         """An event of the subscription, which `look` reports."""
@@ -124,7 +124,6 @@ class EmergencyStop:
         self._ended.set()
         if self._thread.ident is not None:
             self._thread.join()
-        self._callbacks.close()
         self.node.destroy_node()
         if BACKEND != "rclpy":
             self.node.get_logger().divert(None)
@@ -133,18 +132,21 @@ class EmergencyStop:
     def _listen(self) -> None:
         enter_realtime(self._priority)  # the process's is already set (`Actuator.start`)
         idle = 0
-        while not self._ended.is_set():
-            called = self._called
-            try:
-                # Turns that do not wait show whether the queue is empty, even for a moment: messages that come faster
-                # than a wait ends are not a flood.
-                if not self._callbacks.turn(wait_s=0.0 if self._waited >= LOOK else WAKE_S):
-                    return  # this ends the process, because the next message would not be received
-            except ExternalShutdownException:
-                return
-            idle = idle + 1 if self._called == called else 0
-            if idle >= EMPTY:
-                self._waited = 0
+        # Made here, after the process's own executor: the first one reads what other nodes announce of themselves,
+        # which may be large, and this thread must neither read that nor wait for who does.
+        with closing(Callbacks(self.node)) as callbacks:
+            while not self._ended.is_set():
+                called = self._called
+                try:
+                    # Turns that do not wait show whether the queue is empty, even for a moment: messages that come
+                    # faster than a wait ends are not a flood.
+                    if not callbacks.turn(wait_s=0.0 if self._waited >= LOOK else WAKE_S):
+                        return  # this ends the process, because the next message would not be received
+                except ExternalShutdownException:
+                    return
+                idle = idle + 1 if self._called == called else 0
+                if idle >= EMPTY:
+                    self._waited = 0
 
     def _on_word(self, payload: bytes, info: dict[str, Any]) -> None:
         now_s, who = time.monotonic(), bytes(info.get("publisher_gid", UNKNOWN))

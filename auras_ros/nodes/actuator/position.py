@@ -137,7 +137,7 @@ class PositionMonitor:
 
     def silent(self, now_ns: int) -> str:
         """Which joint was not reported for too long; empty if none."""
-        for i in self._watched:
+        for i in range(len(self._names) if self._tolerance > 0 else 0):
             if self._is_silent(i, now_ns):
                 return f"joint_states: no new position of {self._names[i]} for more than {MAX_AGE_MS} ms"
         return ""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -113,15 +114,15 @@ class TrajectoryPublisher:
     # -- any thread ---------------------------------------------------------------------------------------
 
     def end(self, values: FloatArray | None) -> None:
-        """No further command comes: drop waiting horizons, also one that is being limited, and send the point to stay
-        at [channels]. None, if another actuator may have sent a trajectory by now: then nothing is sent."""
+        """No further command comes: drop what waits, also a horizon that is being limited, and end a running trajectory
+        at the point `values` [channels]. Without one nothing is sent, because the robot may be elsewhere; nor for None:
+        another actuator may have sent a trajectory by now."""
         with self._news:
+            running = self._chunk is not None or self._point is not None  # a point that waits has ended nothing yet
             self._ends += 1
-            if values is None:
-                self._replace(None, None)
-        if values is None:
-            self._chunk = self._held = None  # it is not known what the controller follows
-        else:
+            self._replace(None, None)
+        self._chunk = self._held = None  # it is not known what the controller follows
+        if running and values is not None:
             self._stay(values)
 
     def working(self) -> bool:
@@ -145,7 +146,7 @@ class TrajectoryPublisher:
         while (due := self._wait()) is not None:
             if isinstance(due, _PendingHorizon):
                 message = self._message(due)
-                if message is not None and not self._gives_way(due):
+                if not self._gives_way(due) and message is not None:
                     self._publish(message)
             else:
                 self._publish(due)
@@ -167,15 +168,20 @@ class TrajectoryPublisher:
         chunk. Never two in a row for newer chunks: if these come faster than they are limited, the controller must
         still get some."""
         with self._news:
-            late = self._clock.boot_ns() - plan.boot_ns > self._lease_ns
-            ended = self._ended or self._point is not None or plan.ends != self._ends or late
+            ended = self._is_over(plan) or self._clock.boot_ns() - plan.boot_ns > self._lease_ns
             newer = self._plan is not None and not self._gave_way
             self._gave_way = newer and not ended
             self.superseded += ended or newer
             return ended or newer
 
+    def _is_over(self, plan: _PendingHorizon) -> bool:
+        """Whether a hold, a stop or an end has come since the horizon was noted."""
+        return self._ended or self._point is not None or plan.ends != self._ends
+
     def _message(self, plan: _PendingHorizon) -> JointTrajectory | None:
-        horizon = plan.ahead.checked()
+        """None without rows, for one that is not finite, or if it is over: the point to stay at must not wait for
+        thousands of rows."""
+        horizon = plan.ahead.checked(partial(self._is_over, plan))
         if horizon is None:
             return None
         contract, now_ns = self._contract, plan.now_ns

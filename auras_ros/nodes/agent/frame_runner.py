@@ -139,21 +139,21 @@ class FrameRunner:
             if self._halted or not active or self._actuator.silent() or prompt is None:
                 pipeline.not_executed()
                 return
-            if self.overload.step is OverloadLevel.HALTED:
+            if self.overload.level is OverloadLevel.HALTED:
                 pipeline.not_executed()
             else:
                 chunk = pipeline.chunk(emission)
                 self._publish(replace(chunk, provenance=replace(chunk.provenance, prompt=prompt)), emission)
             changed = self._judge(pipeline.plan, emission)
         if changed:
-            self._overload_changed(self.overload.step)
+            self._overload_changed(self.overload.level)
             self._arrived()
 
     def _judge(self, plan: Plan, emission: Emission) -> bool:
         """Check a finished chunk's age. Returns whether that changes the overload level."""
         age_ns = self._monotonic.now_ns() - emission.origin.mono_ns
         changed = self.overload.finished(plan, age_ns, emission.generated_ns - emission.latched_ns)
-        if changed and self.overload.step is OverloadLevel.FALLBACK:
+        if changed and self.overload.level is OverloadLevel.FALLBACK:
             self._enter(1)  # no change after HALTED
         return changed
 

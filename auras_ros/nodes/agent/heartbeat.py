@@ -185,7 +185,7 @@ class Heartbeat:
         self.hung = reason.startswith("hung")
         status = self._status
         status.late = ""
-        status.now(status.lifecycle, reason, True)  # same lifecycle: the actuator must hold, not disarm
+        status.set_state(status.lifecycle, reason, True)  # same lifecycle: the actuator must hold, not disarm
         self.beat()
         if self.hung:  # the hung frame may hold a lock that an orderly end waits for
             last_resort = threading.Timer(LAST_RESORT_S, os._exit, (1,))

@@ -47,7 +47,7 @@ class Agent(LifecycleNode):
         answer_illegal_transitions(self)
         declare_parameters(self, AgentSettings, live=AgentSettings.__dataclass_fields__)
         self.add_on_set_parameters_callback(self._on_set)
-        self._asked = asked or threading.Event()
+        self._stop_requested = asked or threading.Event()
         self._monotonic = MonotonicClock()
         self._refused: Exception | None = None
         self._starting = False
@@ -68,7 +68,7 @@ class Agent(LifecycleNode):
             return
         self._starting = True
         for go in (self.trigger_configure, self.trigger_activate):
-            if not self._asked.is_set() and go() != SUCCESS and not self._asked.is_set():
+            if not self._stop_requested.is_set() and go() != SUCCESS and not self._stop_requested.is_set():
                 raise self._refused or RuntimeError("agent: could not start; see the log")
         self._starting = False
 
@@ -114,7 +114,7 @@ class Agent(LifecycleNode):
             if loader.progress != progress:
                 progress = loader.progress
                 self._set_state("configuring", progress)
-            if self._asked.is_set():
+            if self._stop_requested.is_set():
                 return False
         self.status.configured = configured = ConfiguredPolicy(self, settings, loader.pipelines.result(), self._qos)
         self.get_logger().info(f"golden sample replayed, ready as session {self.status.session}")
@@ -173,7 +173,7 @@ class Agent(LifecycleNode):
         return SUCCESS
 
     def _set_state(self, lifecycle: str, doing: str = "", *, wrong: bool = False) -> None:
-        self.status.now(lifecycle, doing, wrong)
+        self.status.set_state(lifecycle, doing, wrong)
         self._diagnostics.changed()
 
     def _stop_frames(self, timeout_s: float = STALL_S) -> bool:

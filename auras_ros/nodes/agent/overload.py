@@ -48,7 +48,7 @@ class Overload:
 
     def reset(self) -> None:
         """Return to the first plan."""
-        self.step, self.late, self.overruns, self.oldest_ns = OverloadLevel.FIRST, 0, 0, 0
+        self.level, self.late, self.overruns, self.oldest_ns = OverloadLevel.FIRST, 0, 0, 0
         self._window: deque[bool] = deque(maxlen=WINDOW)
 
     def finished(self, plan: Plan, age_ns: int, duration_ns: int) -> bool:
@@ -56,18 +56,18 @@ class Overload:
         changed."""
         self.oldest_ns = age_ns + plan.interval_ns(duration_ns)
         late = 0 < self._max_age_ns < self.oldest_ns
-        if self.step is OverloadLevel.HALTED:
+        if self.level is OverloadLevel.HALTED:
             self._window.append(late)
             if len(self._window) == WINDOW and not any(self._window):  # all in time
-                self.step = OverloadLevel.FALLBACK if self._has_fallback else OverloadLevel.FIRST
+                self.level = OverloadLevel.FALLBACK if self._has_fallback else OverloadLevel.FIRST
                 self._window.clear()
-            return self.step is not OverloadLevel.HALTED
+            return self.level is not OverloadLevel.HALTED
         overrun = plan.mode != "par" and 0 < plan.frame_period_ms * 1e6 < duration_ns
         self.late, self.overruns = self.late + late, self.overruns + overrun
-        may_fall_back = self.step is OverloadLevel.FIRST and self._has_fallback
+        may_fall_back = self.level is OverloadLevel.FIRST and self._has_fallback
         self._window.append(late or (overrun and may_fall_back))
         if sum(self._window) < STRIKES:
             return False
-        self.step = OverloadLevel.FALLBACK if may_fall_back else OverloadLevel.HALTED
+        self.level = OverloadLevel.FALLBACK if may_fall_back else OverloadLevel.HALTED
         self._window.clear()
         return True

@@ -38,7 +38,7 @@ class AgentStatus:
         self._monotonic = MonotonicClock()
         self._counted, self._rate_hz = (0, 0), 0.0  # when frames were counted, and how many
 
-    def now(self, lifecycle: str, doing: str = "", wrong: bool = False) -> None:
+    def set_state(self, lifecycle: str, doing: str = "", wrong: bool = False) -> None:
         self.lifecycle, self._doing, self._wrong = lifecycle, doing, wrong
 
     def frames_started(self, frames: FrameRunner, activate_ms: float) -> None:
@@ -61,7 +61,7 @@ class AgentStatus:
             return self.lifecycle
         if configured.actuator.lost():
             return "actuator lost"
-        if frames.overload.step is OverloadLevel.HALTED:
+        if frames.overload.level is OverloadLevel.HALTED:
             return "overloaded"
         if blocked := configured.prompts.blocked_because:
             return f"no chunk: {blocked}"
@@ -117,14 +117,14 @@ class AgentStatus:
         overload, settings = frames.overload, frames.settings
         values: dict[str, object] = {
             "plan": str(frames.pipeline.plan),
-            "step": overload.step.value,
+            "level": overload.level.value,
             "fallback_plan": settings.fallback_plan or "none",
             "max_age_ms": f"{settings.max_age_ms:g}",
             "oldest_ms": f"{overload.oldest_ns / 1e6:.1f}",
             "late": overload.late,
             "overruns": overload.overruns,
         }
-        return DiagnosticReport(*PLAN_REPORTS[overload.step], values)
+        return DiagnosticReport(*PLAN_REPORTS[overload.level], values)
 
 
 def resource_usage(pipelines: Sequence[Pipeline], configure_ms: float) -> dict[str, object]:

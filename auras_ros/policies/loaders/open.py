@@ -26,7 +26,7 @@ Translator = Callable[[Path, Robot], Translated]
 
 
 def load(folder: Path, dtype: str = "float32", device: str = "cpu") -> Checkpoint:
-    """A checkpoint of any kind that is known. dtype, device: see `precision.runtime_dtype`. Raises CheckpointError,
+    """A checkpoint of any kind that is known. dtype, device: see `dtype.runtime_dtype`. Raises CheckpointError,
     naming the file and the thing."""
     if (folder / MANIFEST).is_file():
         return checkpoint.load(folder, dtype, device)

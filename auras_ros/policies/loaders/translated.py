@@ -30,7 +30,7 @@ class Translated:
     origin: Mapping[str, str] = field(default_factory=dict)
 
     def checkpoint(self, digest: str, source: Path, dtype: str = "float32", device: str = "cpu") -> Checkpoint:
-        """The policy with these weights; it has no golden sample. dtype, device: see `precision.runtime_dtype`. Raises
+        """The policy with these weights; it has no golden sample. dtype, device: see `dtype.runtime_dtype`. Raises
         CheckpointError, naming the source."""
         check_shapes(wanted(self.manifest, source), self.tensors, source, self.origin)  # before memory is spent
         stored = stored_dtype(self.tensors)

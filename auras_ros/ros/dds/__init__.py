@@ -1,7 +1,7 @@
 """An rclpy-shaped layer on Cyclone DDS that speaks the wire of ROS 2 Jazzy, for machines without ROS 2.
 
-The names are rclpy's. It holds the subset that the nodes use, and nothing that rclpy does not have under the
-same name; `auras_ros.ros` chooses between the two.
+The names are rclpy's. It holds what the nodes use and nodes of one's own are likely to, and nothing
+that rclpy does not have under the same name; `auras_ros.ros` chooses between the two.
 """
 
 from .arguments import remove_ros_args
@@ -18,8 +18,8 @@ from .exceptions import (
 from .executor import ExternalShutdownException, SingleThreadedExecutor
 from .future import Future
 from .lifecycle import LifecycleNode
+from .lifecycle_machine import LifecycleState, TransitionCallbackReturn
 from .logger import LoggingSeverity, get_logger
-from .managed import LifecyclePublisher, LifecycleState, TransitionCallbackReturn
 from .messages import deserialize_message
 from .node import Node
 from .parameter import Parameter
@@ -41,7 +41,7 @@ from .spinning import create_node, spin, spin_once, spin_until_future_complete
 __all__ = [
     "Clock", "ClockType", "Context", "Duration", "DurabilityPolicy", "ExternalShutdownException", "Future",
     "HistoryPolicy", "InvalidParameterTypeException", "InvalidParameterValueException", "JumpThreshold",
-    "LifecycleNode", "LifecyclePublisher", "LifecycleState", "LivelinessPolicy", "LoggingSeverity", "Node", "Parameter",
+    "LifecycleNode", "LifecycleState", "LivelinessPolicy", "LoggingSeverity", "Node", "Parameter",
     "ParameterAlreadyDeclaredException", "ParameterNotDeclaredException", "ParameterUninitializedException",
     "PublisherEventCallbacks", "QoSPolicyKind", "QoSProfile", "ReliabilityPolicy", "SignalHandlerOptions",
     "SingleThreadedExecutor", "SubscriptionEventCallbacks", "Time", "TransitionCallbackReturn", "create_node",

@@ -134,6 +134,7 @@ class Context:
     def _close(self) -> None:
         with self._lock:
             entities, self._entities = self._entities, None
+            self._graph_reader = None  # whoever read this graph reads no other
         if entities is not None:
             entities[0].close()
         _contexts.discard(self)

@@ -9,16 +9,23 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from functools import partialmethod
-from typing import Any, TypeVar
+from typing import Any
 
 from . import srvtypes
-from .lifecycle_machine import STATES, TRANSITIONS, RCLError, State, StateMachine, Transition
-from .managed import LifecyclePublisher, LifecycleState, ManagedEntity, TransitionCallbackReturn
+from .lifecycle_machine import (
+    STATES,
+    TRANSITIONS,
+    LifecycleState,
+    RCLError,
+    State,
+    StateMachine,
+    Transition,
+    TransitionCallbackReturn,
+)
 from .messages import message_type
 from .node import Node
 from .qos import qos_profile_default
 
-_Entity = TypeVar("_Entity", bound=ManagedEntity)
 # The callback of each transition state.
 _CALLBACKS = {
     "configuring": "on_configure", "cleaningup": "on_cleanup", "shuttingdown": "on_shutdown",
@@ -26,12 +33,11 @@ _CALLBACKS = {
 }  # fmt: skip
 
 
-class LifecycleNode(ManagedEntity, Node):
+class LifecycleNode(Node):
     """A managed node; subclasses override on_configure and its like, each called with the state before."""
 
     def __init__(self, node_name: str, *, enable_communication_interface: bool = True, **kwargs: Any) -> None:
-        Node.__init__(self, node_name, **kwargs)
-        self._managed_entities: dict[ManagedEntity, None] = {}
+        super().__init__(node_name, **kwargs)
         self._state_machine = StateMachine(self._notify)
         self._transition_events = self.create_publisher(
             message_type("lifecycle_msgs/msg/TransitionEvent"), "~/transition_event", qos_profile_default
@@ -53,48 +59,11 @@ class LifecycleNode(ManagedEntity, Node):
         ):  # fmt: skip
             self.create_service(srv_type, f"~/{name}", srvtypes.answer(field, value))
 
-    def add_managed_entity(self, entity: ManagedEntity) -> None:
-        """Have the entity's callbacks called by this node's default ones."""
-        self._managed_entities[entity] = None
-
-    def create_lifecycle_publisher(self, *args: Any, **kwargs: Any) -> LifecyclePublisher:
-        """As create_publisher; it publishes only while the node is active."""
-        if "publisher_class" in kwargs:
-            raise TypeError("create_lifecycle_publisher: unexpected keyword argument 'publisher_class'")
-        made = self.create_publisher(*args, publisher_class=LifecyclePublisher, **kwargs)
-        assert isinstance(made, LifecyclePublisher)
-        self.add_managed_entity(made)
-        return made
-
-    def destroy_lifecycle_publisher(self, publisher: LifecyclePublisher) -> bool:
-        self._managed_entities.pop(publisher, None)
-        return self.destroy_publisher(publisher)
-
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
-        return self._ask_entities("on_configure", state)
-
-    def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
-        return self._ask_entities("on_cleanup", state)
-
-    def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
-        return self._ask_entities("on_shutdown", state)
-
-    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        return self._ask_entities("on_activate", state)
-
-    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        return self._ask_entities("on_deactivate", state)
-
-    def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
-        return self._ask_entities("on_error", state)
-
-    def _ask_entities(self, callback: str, state: LifecycleState) -> TransitionCallbackReturn:
-        """The first answer that is no SUCCESS; the entities after it are not asked."""
-        for entity in list(self._managed_entities):
-            answer: TransitionCallbackReturn = getattr(entity, callback)(state)
-            if answer != TransitionCallbackReturn.SUCCESS:
-                return answer
+        """Succeeds, as the other ones do, where a subclass does not override it."""
         return TransitionCallbackReturn.SUCCESS
+
+    on_cleanup = on_shutdown = on_activate = on_deactivate = on_error = on_configure
 
     def _change_state(self, wanted: int | str) -> TransitionCallbackReturn:
         """What the callback of a transition answered. RCLError (a RuntimeError) where the state has no such one."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
 
 
 class RCLError(RuntimeError):
@@ -38,6 +40,27 @@ STATES = {
     )
 }  # fmt: skip
 SUCCESS, FAILURE, ERROR = "transition_success", "transition_failure", "transition_error"
+
+
+class TransitionCallbackReturn(Enum):
+    """What a life-cycle callback answers; the values are lifecycle_msgs' TRANSITION_CALLBACK_*."""
+
+    SUCCESS = 97
+    FAILURE = 98
+    ERROR = 99
+
+    def to_label(self) -> str:
+        """The label of the transition that follows."""
+        return {97: SUCCESS, 98: FAILURE, 99: ERROR}[self.value]
+
+
+class LifecycleState(NamedTuple):
+    """The state in which a transition began."""
+
+    label: str
+    state_id: int
+
+
 _ERRORS = "errorprocessing"
 
 

@@ -126,14 +126,8 @@ class RcutilsLogger:
         self.name = name
         self._last: dict[tuple[str, int], float] = {}
 
-    def get_child(self, name: str) -> RcutilsLogger:
-        return RcutilsLogger(f"{self.name}.{name}" if self.name else name)
-
     def set_level(self, level: LoggingSeverity) -> None:
         set_logger_level(self.name, level)
-
-    def get_effective_level(self) -> LoggingSeverity:
-        return effective_level(self.name)
 
     def divert(self, take: Callable[[Sink, LogRecord], object] | None) -> None:
         """Call `take(say, record)` in place of saying a line of this name: whoever takes it calls say(record), in a

@@ -152,10 +152,10 @@ class Node(NodeParameters):
 
     def create_publisher(
         self, msg_type: Any, topic: str, qos_profile: QoSProfile | int, *, callback_group: object = None,
-        event_callbacks: PublisherEventCallbacks | None = None, publisher_class: type[Publisher] = Publisher,
+        event_callbacks: PublisherEventCallbacks | None = None,
     ) -> Publisher:  # fmt: skip
         """A publisher of `msg_type` on a relative, private (~/…) or absolute topic."""
-        made = publisher_class(
+        made = Publisher(
             self._entity_owner, msg_type, self.resolve_topic_name(topic), QoSProfile.coerce(qos_profile),
             event_callbacks or PublisherEventCallbacks(),
         )  # fmt: skip

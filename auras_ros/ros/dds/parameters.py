@@ -156,9 +156,6 @@ class NodeParameters:
         """Have `callback(parameters) -> SetParametersResult` agree before a set; the newest is asked first."""
         self._parameter_callbacks.insert(0, callback)
 
-    def remove_on_set_parameters_callback(self, callback: SetCallback) -> None:
-        self._parameter_callbacks.remove(callback)
-
     def _declared(self, name: str) -> tuple[Parameter, Any]:
         """The parameter and its descriptor."""
         with self._parameter_lock:

@@ -5,6 +5,7 @@ A line that cannot be published any more is on stderr already; logging never rai
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from . import logger as logging
@@ -27,7 +28,6 @@ class Rosout:
         self._publisher = node.create_publisher(self._log, TOPIC, profile)
         self._name = node.get_logger().name
         self._sink = self._send  # one bound method, so that it can be found again
-        self.unsent_count = 0
         logging.add_sink(self._name, self._sink)
 
     def _send(self, record: logging.LogRecord) -> None:
@@ -35,10 +35,8 @@ class Rosout:
             stamp=Time(nanoseconds=record.stamp_ns).to_msg(), level=int(record.severity), name=record.name,
             msg=_sendable(record.text), file=_sendable(record.file), function=record.function, line=record.line,
         )  # fmt: skip
-        try:
+        with suppress(DdsError):  # the context ended between the line and its message
             self._publisher.publish(message)
-        except DdsError:  # the context ended between the line and its message
-            self.unsent_count += 1
 
     def close(self) -> None:
         logging.remove_sink(self._name, self._sink)

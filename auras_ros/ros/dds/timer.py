@@ -53,9 +53,6 @@ class Timer:
     def cancel(self) -> None:
         self._canceled = True
 
-    def is_canceled(self) -> bool:
-        return self._canceled
-
     def reset(self) -> None:
         """Start again: not cancelled, due one period from now."""
         self._next_ns = self.clock.now_ns() + self.timer_period_ns

@@ -18,6 +18,7 @@ from auras_ros.live.chunk_times import ChunkTimes
 from auras_ros.live.soak.harness import SoakHarness
 from auras_ros.live.soak.judge import CommandLimits, Judge, ReceivedAction
 from auras_ros.live.soak.log_listener import DiagnosticEntry
+from auras_ros.nodes.actuator.other_publishers import DISCOVERY_NS
 from auras_ros.nodes.common.supervisor import SupervisorError
 
 MS = 1_000_000
@@ -42,6 +43,7 @@ class Acted:
         self.counts: dict[tuple[str, str], int] = {}
         self.messages = dict.fromkeys(TASKS, "")
         self.prompt, self.clock_s = "", 1000
+        self.noisy, self.armed_ns = "/prompt", 0  # what is heard beside the faults' own topics
         self.back_ns = 0  # when a killed actuator is started again
         self.skipped, self.stalls, self.presses = 0, 0, 0
         self.long_stops = 0  # of the actuator: so many are longer than its lease
@@ -142,7 +144,7 @@ class Acted:
             self.down &= set() if "freely" in self.breaks else self.present
             return _answer(success=not self.down)
         self.stopped = service == "actuator/stop"
-        self.armed = service == "actuator/arm"
+        self.armed, self.armed_ns = service == "actuator/arm", time.monotonic_ns()
         self.follows = self.heartbeat["session"] if self.armed else self.follows
         return _answer(success=True)
 
@@ -167,8 +169,10 @@ class Acted:
 
     def create_publisher(self, kind: Any, topic: str, profile: Any) -> Any:
         self._mismatch(topic)
-        if topic == "action" or "conflict" in self.breaks:
+        if topic in ("action", "/action") or "conflict" in self.breaks:
             self.conflict = ["/soak on action"]
+            if time.monotonic_ns() - self.armed_ns < DISCOVERY_NS:
+                self.disarm()
         self.ours += 1
         who = self.ours
         self.present.add(who)
@@ -202,7 +206,7 @@ class Acted:
             self.told.remove(subscription)
 
     def get_topic_names_and_types(self) -> list[tuple[str, list[str]]]:
-        return [("/prompt", ["std_msgs/msg/String"])]
+        return [(self.noisy, ["std_msgs/msg/String"])]
 
     def get_subscriptions_info_by_topic(self, topic: str) -> list[Any]:
         return [SimpleNamespace(node_name=name) for name in ("agent", "actuator", "soak")]
@@ -223,6 +227,8 @@ class Acted:
 
     def hear(self, topic: str, message: Any) -> None:
         self.bad += 1
+        if "misses" in self.breaks and self.bad == 1:
+            return
         if isinstance(message, bytes):
             for node in ("agent",) if "name" in self.breaks else ("agent", "actuator"):
                 self._say(node, f"ignored a payload of 16 bytes on {topic}: (1 so far)")

@@ -215,6 +215,22 @@ def test_noise_is_to_be_named_by_everybody_who_hears_it() -> None:
     assert end_ns is None
 
 
+def test_a_moved_robot_is_found_though_the_first_message_is_lost() -> None:
+    """Best effort: whoever hears it may know the publisher a little later than it is known here."""
+    harness = stage("misses")
+    PLAYED["robot_moved"](harness)
+    assert harness.judge.violations == []
+
+
+def test_noise_on_the_commands_waits_until_a_publisher_there_disarms_no_more() -> None:
+    harness = stage()
+    acted: Any = harness.witness
+    acted.noisy = "/action"
+    assert harness.drive()
+    PLAYED["noise"](harness)
+    assert harness.judge.violations == []
+
+
 @pytest.mark.parametrize("answers", [True, False])
 def test_a_late_node_is_to_find_commands_and_services(
     ros_domain_id: int, answers: bool, monkeypatch: pytest.MonkeyPatch

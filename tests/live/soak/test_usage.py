@@ -10,52 +10,53 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from auras_ros.live.soak.usage import BIN_S, WARM_UP_S, Reading, Usage, read, slope
+from auras_ros.live.soak.usage import BIN_S, SETTLED_S, Reading, Usage, read, slope
 
 
 def life(kib_per_min: float, level: float, seconds: float, noise: float = 0.0, seed: int = 0) -> list[Reading]:
-    """A reading a second; the warm-up grows fast."""
+    """A reading a second; memory settles first."""
     rng = np.random.default_rng(seed)
     found = []
     for at_s in np.arange(0.0, seconds):
-        warm = 1e5 * max(0.0, WARM_UP_S - at_s)
-        kib = level - warm + kib_per_min * at_s / 60.0 + noise * rng.standard_normal()
+        taking = 1e5 * max(0.0, SETTLED_S - at_s)
+        kib = level - taking + kib_per_min * at_s / 60.0 + noise * rng.standard_normal()
         found.append(Reading(1000.0 + at_s, kib, 10, 5))
     return found
 
 
-def test_the_slope_is_found_after_the_warm_up() -> None:
-    found = slope([life(600.0, 1e6, 120.0)])
+def test_the_slope_is_found_once_a_life_has_settled() -> None:
+    found = slope([life(600.0, 1e6, SETTLED_S + 100.0)])
     assert found is not None
     assert found.kib_per_min == pytest.approx(600.0, rel=1e-6)
     assert found.error == pytest.approx(0.0, abs=1e-3)
-    assert (found.bins, found.lives) == (int((120.0 - WARM_UP_S) / BIN_S), 1)
+    assert (found.bins, found.lives) == (int(100.0 / BIN_S), 1)
 
 
 def test_each_life_has_a_level_of_its_own() -> None:
-    found = slope([life(60.0, 1e6, 80.0), life(60.0, 5e5, 100.0), life(0.0, 1.0, WARM_UP_S)])
+    found = slope([life(60.0, 1e6, SETTLED_S + 60.0), life(60.0, 5e5, SETTLED_S + 80.0), life(0.0, 1.0, SETTLED_S)])
     assert found is not None
     assert found.kib_per_min == pytest.approx(60.0, rel=1e-6)
     assert found.lives == 2
 
 
 def test_what_was_taken_before_it_settled_is_no_growth() -> None:
-    step = [Reading(each.at_s, each.kib + 2048.0 * (each.at_s > 1100.0), 10, 5) for each in life(0.0, 1e6, 300.0)]
+    step_s, flat = 1080.0 + SETTLED_S, life(0.0, 1e6, SETTLED_S + 280.0)
+    step = [Reading(each.at_s, each.kib + 2048.0 * (each.at_s > step_s), 10, 5) for each in flat]
     usage = Usage({7: step})
     found = usage.slope()
     assert found is not None
     assert found.kib_per_min > 100.0
-    usage.since_s = 1101.0
+    usage.since_s = step_s + 1.0
     found = usage.slope()
     assert found is not None
     assert found.kib_per_min == pytest.approx(0.0, abs=1e-6)
-    usage.since_s = 1290.0
+    usage.since_s = 1270.0 + SETTLED_S
     assert usage.slope() is None
 
 
 def test_the_error_covers_what_noise_does() -> None:
     """Of flat memories under noise, the slope lies within two errors in about 95 of 100."""
-    slopes = [slope([life(0.0, 1e6, 200.0, noise=500.0, seed=seed)]) for seed in range(200)]
+    slopes = [slope([life(0.0, 1e6, SETTLED_S + 180.0, noise=500.0, seed=seed)]) for seed in range(200)]
     within = [abs(each.kib_per_min) <= 2 * each.error for each in slopes if each is not None]
     assert len(within) == 200
     assert 0.88 < np.mean(within) < 0.99
@@ -66,7 +67,7 @@ def test_the_error_covers_steps_that_last() -> None:
     within = []
     for seed in range(200):
         rng, level, wander = np.random.default_rng(seed), 0.0, []
-        for at_s in range(400):
+        for at_s in range(int(SETTLED_S) + 380):
             level = 0.95 * level + 100.0 * rng.standard_normal()
             wander.append(Reading(float(at_s), 1e6 + level, 10, 5))
         found = slope([wander])
@@ -77,7 +78,7 @@ def test_the_error_covers_steps_that_last() -> None:
 
 def test_too_short_a_life_tells_nothing() -> None:
     assert slope([]) is None
-    assert slope([life(600.0, 1e6, WARM_UP_S + 3 * BIN_S)]) is None
+    assert slope([life(600.0, 1e6, SETTLED_S + 3 * BIN_S)]) is None
 
 
 def test_descriptors_that_rise_are_told_from_those_that_come_and_go() -> None:

@@ -13,11 +13,11 @@ import pytest
 
 from auras_ros.action import Chunk, Command, Contract, Provenance, SafetyState
 from auras_ros.action.contract import FloatArray
-from auras_ros.clock import VirtualClock
 from auras_ros.nodes.actuator.command_loop import CommandLoop
 from auras_ros.nodes.actuator.settings import ActuatorSettings
 from auras_ros.nodes.common.messages import host_id
 from tests.nodes.controllers import channel
+from tests.suspending_clock import SuspendingClock
 
 MS = 1_000_000
 STALL_MS = 400  # longer than the lease
@@ -29,14 +29,15 @@ HAND = channel("hand", "gripper", hold="value", hold_value=3.0)
 class Stage:
     """A drive, its clock, what it sent [channels], and what it told its trajectories to end at."""
 
-    def __init__(self, *channels: dict[str, Any]) -> None:
-        self.clock, self.sent, self.ended = VirtualClock(10**9), list[FloatArray](), list[FloatArray | None]()
+    def __init__(self, *channels: dict[str, Any], agent_timeout_ms: float = 1e9) -> None:
+        self.clock, self.sent, self.ended = SuspendingClock(10**9), list[FloatArray](), list[FloatArray | None]()
         self.contract = Contract.from_dict({"dt_ms": 100.0, "channels": list(channels)})
         outputs: Any = SimpleNamespace(send=self._send, end=self.ended.append)
-        settings = ActuatorSettings(blend_ms=0.0, agent_timeout_ms=1e9, place_tolerance=0.0)
+        settings = ActuatorSettings(blend_ms=0.0, agent_timeout_ms=agent_timeout_ms, place_tolerance=0.0)
         self.drive = CommandLoop(settings, self.contract, outputs, self.clock)
         heartbeat = {"session": "s", "lifecycle": "active"}
-        self.drive.agent.on_heartbeat(heartbeat, None, self.clock.now_ns())
+        self.beat = lambda: self.drive.agent.on_heartbeat(heartbeat, None, self.clock.now_ns())
+        self.beat()
         self._period_ns = settings.period_ns
 
     def _send(self, command: Command, *_: Any) -> None:
@@ -51,12 +52,16 @@ class Stage:
         """Arm, give a chunk of these steps [horizon, channels], and tick."""
         self.tick()
         assert self.drive.arm([0.0] * len(self.contract.names)).ok
+        self.chunk(*steps)
+        self.tick(ticks)
+        assert self.drive.stream.state is SafetyState.ARMED
+
+    def chunk(self, *steps: list[float]) -> None:
+        """One of these steps [horizon, channels], which is taken."""
         origin_ns = self.clock.now_ns()
         provenance = Provenance(origin_stamp_ns=origin_ns, origin_mono_ns=origin_ns, session="s", host=host_id())
         verdict = self.drive.stream.offer(Chunk(np.array(steps), provenance), origin_ns)
         assert verdict.ok, verdict
-        self.tick(ticks)
-        assert self.drive.stream.state is SafetyState.ARMED
 
     def happens(self, what: str) -> None:
         if what == "jump":
@@ -208,3 +213,19 @@ def test_a_stall_is_longer_than_the_lease() -> None:
     stage.tick()
     assert stage.drive.stream.state is SafetyState.ARMED
     assert stage.drive.stalls == 0
+
+
+def test_a_chunk_of_an_agent_that_is_still_silent_moves_nothing() -> None:
+    """A frame that ends late publishes its chunk before the next heartbeat: not one step of it may be executed."""
+    stage = Stage(ARM, agent_timeout_ms=100.0)
+    stage.drives(*[[0.1 * step] for step in range(16)], ticks=5)
+    stage.tick(20)
+    assert stage.drive.stream.state is SafetyState.HOLDING
+    held = stage.sent[-1].tolist()
+    stage.chunk(*[[2.5]] * 16)
+    stage.tick(3)
+    assert [values.tolist() for values in stage.sent[-3:]] == [held] * 3
+    stage.beat()
+    stage.chunk(*[[2.5]] * 16)
+    stage.tick(3)
+    assert stage.drive.stream.state is SafetyState.ARMED

@@ -48,6 +48,19 @@ def test_joints_of_several_drivers_are_joined_each_with_its_age() -> None:
     assert place.silent(700 * MS) == ""
 
 
+def test_a_joint_that_is_moved_by_rates_or_increments_may_not_fall_silent_either() -> None:
+    """Once it was told of: an arm moved by increments drives on unseen otherwise. One that nobody tells of is none."""
+    moved = [channel("a", kind="delta_previous", hold="zero"), channel("wheel", kind="velocity", unit="rad/s")]
+    place = PositionMonitor(Contract.from_dict({"dt_ms": 100.0, "channels": moved}), 0.1)
+    assert place.silent(900 * MS) == ""
+    told(place, 1000 * MS, a=0.1)
+    assert place.silent(1500 * MS) == ""
+    assert "no new position of a for more than 500 ms" in place.silent(1501 * MS)
+    off = PositionMonitor(CONTRACT, 0.0)
+    told(off, 0, a=0.1)
+    assert off.silent(900 * MS) == ""
+
+
 def test_a_name_that_comes_twice_is_refused_with_all_that_stands_beside_it() -> None:
     place = PositionMonitor(CONTRACT, 0.1)
     with pytest.raises(MessageError, match="'a' is named twice"):

@@ -72,7 +72,6 @@ def test_of_several_faults_the_first_rule_speaks(which: set[int]) -> None:
     ("fault", "relaxed"),
     [
         ({"stop_present": False}, ActuatorSettings()),
-        ({"stop_deaf": "/button"}, ActuatorSettings()),
         ({"described": False}, ActuatorSettings()),
         ({"unlimited": "elbow"}, ActuatorSettings()),
         ({"joints_age_ns": None}, ActuatorSettings(measured_start=False)),

@@ -17,6 +17,7 @@ from auras_ros.nodes.actuator.emergency_stop import BACKLOG, FLOOD, REQUESTED, U
 from auras_ros.nodes.actuator.node import Actuator
 from auras_ros.nodes.common.diagnostics import QosWatch
 from auras_ros.ros import BACKEND, Context, Node, SingleThreadedExecutor, init, try_shutdown
+from auras_ros.ros.callbacks import Callbacks
 from auras_ros.ros.msg import Bool, String
 from auras_ros.ros.srv import Trigger
 from tests.nodes.wire import LATCHED, PATIENCE_S
@@ -126,8 +127,7 @@ def feed(stop: EmergencyStop, monkeypatch: pytest.MonkeyPatch, words: int, each_
         def close(self) -> None:
             pass
 
-    stop._callbacks.close()
-    monkeypatch.setattr(stop, "_callbacks", Fed())
+    monkeypatch.setattr(emergency_stop, "Callbacks", lambda node: Fed())
     stop.start()
     until(lambda: not stop.working())
 
@@ -223,3 +223,29 @@ def test_it_waits_for_nobody_who_writes_the_log(
     assert "ignored a payload" not in capfd.readouterr().err
     stop.look()
     assert "[actuator_stop]: ignored a payload" in capfd.readouterr().err
+
+
+@alone
+def test_it_reads_nothing_of_what_others_announce(
+    domain: int, checkpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An announcement may be large, and whoever reads it holds the graph's lock: both would delay a press. So the
+    executor of the process must be the first, as it is in `run_node`."""
+    for module in (realtime, command_loop, emergency_stop):
+        monkeypatch.setattr(module, "enter_realtime", lambda *_, **more: "left alone")
+    monkeypatch.setattr(realtime, "freeze_collector", lambda: "left alone")
+    init(args=["--ros-args", "-p", f"checkpoint:={checkpoint}", "-p", "lock_memory:=false"])
+    node: Any = Actuator()
+    callbacks = Callbacks(node)
+    try:
+        node.start()
+        thread = node._inputs.stop.node
+        until(lambda: thread.executor is not None, callbacks.turn)
+        until(lambda: thread.executor._tokens and node.executor._tokens, callbacks.turn)
+        assert node.context.graph not in thread.executor._tokens
+        assert node.context.graph in node.executor._tokens
+    finally:
+        node.halt()
+        callbacks.close()
+        node.destroy_node()
+        try_shutdown()

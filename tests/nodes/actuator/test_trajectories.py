@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auras_ros.action import Command, Contract, Horizon, Provenance, SafetyState
-from auras_ros.clock import VirtualClock
 from auras_ros.nodes.actuator.trajectories import TrajectoryPublisher, reach_ns, trajectory_message
 from auras_ros.ros.msg import TimeMsg
 from tests.nodes.controllers import channel, stamp
 from tests.nodes.stand_ins import FakeAgent, Robot, ramp
 from tests.nodes.wire import PATIENCE_S, Child, Watch
+from tests.suspending_clock import SuspendingClock
 
 MS = 1_000_000
 DT_MS = 50
@@ -75,7 +75,7 @@ class Slow:
         self.provenance = Provenance(origin_stamp_ns=0, origin_mono_ns=0, request=number)
         self.begun, self.may_end = threading.Event(), threading.Event()
 
-    def checked(self) -> Horizon:
+    def checked(self, is_over: Callable[[], bool]) -> Horizon:
         self.begun.set()
         assert self.may_end.wait(PATIENCE_S)
         return Horizon(0, np.stack([self.values, self.values]), self.provenance)
@@ -88,7 +88,7 @@ class Ticks:
         self.published: list[tuple[float, int]] = []
         self._changed = threading.Condition()
         stamps = itertools.count(1)
-        self.clock = VirtualClock()
+        self.clock = SuspendingClock()
         self.trajectories = TrajectoryPublisher(
             self._publish, lambda: TimeMsg(sec=next(stamps), nanosec=0), RATED, 10**12, LEASE_MS * MS, self.clock
         )
@@ -243,8 +243,54 @@ def test_a_plan_that_was_ended_before_it_was_noted_is_ended(ticks: Ticks) -> Non
     last = Slow(3)
     last.may_end.set()
     ticks.chunk(last)
+    ticks.until(1)
+    assert ticks.published == [(3.0, 2)], "none was running, so none is ended at a point"
+
+
+def test_a_robot_that_was_moved_while_it_was_held_is_sent_nowhere(ticks: Ticks) -> None:
+    """It stands 1.5 rad away after a controller's restart, say: the point to stay at would drive it back."""
+    ticks.hold(5.0)
+    ticks.until(1)
+    ticks.trajectories.end(np.full(2, 5.0))
+    ticks.would_publish()
+    ticks.hold(7.0)  # armed again, from where it is
     ticks.until(2)
-    assert ticks.published == [(6.0, 1), (3.0, 2)]
+    assert ticks.published == [(5.0, 1), (7.0, 1)]
+
+
+def test_a_trajectory_whose_hold_was_not_sent_yet_is_ended_after_a_jump(ticks: Ticks) -> None:
+    """The hold waits behind a horizon that is being limited: dropped with it, the first trajectory would go on."""
+    first, second = Slow(1), Slow(2)
+    first.may_end.set()
+    ticks.chunk(first)
+    ticks.until(1)
+    ticks.chunk(second)
+    assert second.begun.wait(PATIENCE_S)
+    ticks.hold(5.0)
+    ticks.trajectories.end(np.full(2, 6.0))
+    second.may_end.set()
+    ticks.until(2)
+    assert ticks.published == [(1.0, 2), (6.0, 1)]
+
+
+def test_the_point_to_stay_at_does_not_wait_for_the_rows_of_a_horizon(ticks: Ticks) -> None:
+    """Four thousand rows take a tenth of a second and more; a stop is looked for between two of them."""
+    begun, rows = threading.Event(), itertools.count()
+
+    def checked(is_over: Callable[[], bool]) -> None:
+        begun.set()
+        while not is_over():
+            next(rows)
+            time.sleep(0.001)
+
+    endless = Slow(1)
+    endless.checked = checked  # type: ignore[method-assign, assignment]
+    ticks.chunk(endless)
+    assert begun.wait(PATIENCE_S)
+    ticks.hold(5.0)
+    ticks.until(1)
+    assert ticks.published == [(5.0, 1)]
+    assert ticks.trajectories.superseded == 1
 
 
 def test_chunks_that_come_faster_than_they_are_checked_still_bring_trajectories(ticks: Ticks) -> None:
@@ -279,7 +325,7 @@ def test_a_thread_that_broke_is_told(ticks: Ticks, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(threading, "excepthook", said.append)
     assert ticks.trajectories.working()
     broken = Slow(1)
-    broken.checked = lambda: 1 / 0  # type: ignore[method-assign,assignment,return-value]
+    broken.checked = lambda is_over: 1 / 0  # type: ignore[method-assign,assignment,return-value]
     ticks.chunk(broken)
     ticks.trajectories._thread.join(PATIENCE_S)
     assert said
@@ -289,7 +335,7 @@ def test_a_thread_that_broke_is_told(ticks: Ticks, monkeypatch: pytest.MonkeyPat
 NEVER_CHECKED = """
 import threading
 from auras_ros.action import Ahead
-Ahead.checked = lambda self: print('checking', flush=True) or threading.Event().wait()
+Ahead.checked = lambda self, is_over: print('checking', flush=True) or threading.Event().wait()
 """
 
 
@@ -310,7 +356,7 @@ def test_commands_go_on_every_tick_though_a_horizon_is_never_checked(
 
 CHECK_BREAKS = """
 from auras_ros.action import Ahead
-def checked(self): raise RuntimeError('the check broke')
+def checked(self, is_over): raise RuntimeError('the check broke')
 Ahead.checked = checked
 """
 

@@ -25,7 +25,7 @@ CONTRACT = Contract((Channel("x", "m", ChannelKind.ABSOLUTE, -10.0, 10.0, hold=H
 class Scene:
     def __init__(self) -> None:
         self.continuity, self.ledger = GuidedContinuity(CONTRACT), Ledger()
-        self.silent, self.session, self.seen, self.step = False, "ours", True, OverloadLevel.FIRST
+        self.silent, self.session, self.seen, self.level = False, "ours", True, OverloadLevel.FIRST
         self.published: list[Chunk] = []
         plan = Plan(guide="inpaint")
         executor = SimpleNamespace(ledger=self.ledger, workers=(), plan=plan, continuity=self.continuity)
@@ -43,7 +43,7 @@ class Scene:
         )
         inputs: Any = SimpleNamespace(latch=lambda now_ns: "seen" if self.seen else None)
         self.prompts = PromptGate(None, lambda ids: None, 4096, None)
-        overload: Any = SimpleNamespace(step=OverloadLevel.FIRST, finished=lambda *_: False)
+        overload: Any = SimpleNamespace(level=OverloadLevel.FIRST, finished=lambda *_: False)
         self.overload = overload
         publish = lambda chunk, emission: self.published.append(chunk)  # noqa: E731
         settings = AgentSettings(phase_lock=False)
@@ -85,7 +85,7 @@ def other_session(scene: Scene, on: bool) -> None:
 
 
 def overloaded(scene: Scene, on: bool) -> None:
-    scene.overload.step = OverloadLevel.HALTED if on else OverloadLevel.FIRST
+    scene.overload.level = OverloadLevel.HALTED if on else OverloadLevel.FIRST
 
 
 def other_prompt(scene: Scene, on: bool) -> None:
@@ -122,6 +122,6 @@ def test_a_chunk_that_was_not_published_is_not_gone_on_from(trouble: Callable[[S
 def test_frames_go_on_beside_an_overload_unpublished_until_they_are_in_time_again() -> None:
     scene = Scene()
     scene.frames.overload = Overload(0, has_fallback=False)
-    scene.frames.overload.step = OverloadLevel.HALTED
+    scene.frames.overload.level = OverloadLevel.HALTED
     published = [scene.frame(number * 100) for number in range(WINDOW + 2)]
     assert published == [False] * WINDOW + [True] * 2

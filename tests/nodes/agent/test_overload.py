@@ -102,15 +102,15 @@ def naive(chunks: list[tuple[int, int]], max_age_ms: int, fallback: bool) -> lis
 def test_it_goes_as_the_rule_says(chunks: list[tuple[int, int]], max_age_ms: int, fallback: bool) -> None:
     overload, steps = Overload(max_age_ms * MS, fallback), list[OverloadLevel]()
     for age_ms, duration_ms in chunks:
-        before = overload.step
-        assert overload.finished(GRID, age_ms * MS, duration_ms * MS) == (overload.step is not before)
-        steps.append(overload.step)
+        before = overload.level
+        assert overload.finished(GRID, age_ms * MS, duration_ms * MS) == (overload.level is not before)
+        steps.append(overload.level)
     assert steps == naive(chunks, max_age_ms, fallback)
     if not fallback:
         assert OverloadLevel.FALLBACK not in steps
         assert max_age_ms > 0 or OverloadLevel.HALTED not in steps
     overload.reset()
-    assert (overload.step, overload.late, overload.overruns) == (OverloadLevel.FIRST, 0, 0)
+    assert (overload.level, overload.late, overload.overruns) == (OverloadLevel.FIRST, 0, 0)
 
 
 @pytest.mark.parametrize(("fallback", "after"), [(True, OverloadLevel.FALLBACK), (False, OverloadLevel.FIRST)])
@@ -118,11 +118,11 @@ def test_a_machine_that_was_busy_for_a_while_needs_no_person(fallback: bool, aft
     overload = Overload(200 * MS, fallback)
     for _ in range(2 * STRIKES):
         overload.finished(FREE, 300 * MS, 10 * MS)
-    assert overload.step is OverloadLevel.HALTED
+    assert overload.level is OverloadLevel.HALTED
     for late in (*[False] * (WINDOW - 1), True, *[False] * (WINDOW - 1)):
         assert not overload.finished(FREE, (300 if late else 100) * MS, 10 * MS), "one late one, and all begins again"
     assert overload.finished(FREE, 100 * MS, 10 * MS)
-    assert overload.step is after
+    assert overload.level is after
 
 
 @given(late=st.lists(st.booleans(), max_size=100))
@@ -132,7 +132,7 @@ def test_fewer_late_chunks_than_that_change_nothing(late: list[bool]) -> None:
         rare = late[i] and not any(late[max(0, i - WINDOW // 2) : i])  # at most two of any ten
         late[i] = rare
         assert not overload.finished(FREE, (300 if rare else 100) * MS, 10 * MS)
-    assert overload.step is OverloadLevel.FIRST
+    assert overload.level is OverloadLevel.FIRST
 
 
 def test_an_overloaded_agent_goes_on_with_the_fallback_and_back_after_reset(checkpoint: str, tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_an_overloaded_agent_goes_on_with_the_fallback_and_back_after_reset(chec
         chunks = agent.watch.chunks
         agent.watch.until(lambda: chunks and "mode=auras" in chunks[-1]["plan"], "chunks of the fallback plan")
         values = agent.diagnosed("plan", 1, "fallback plan")
-        assert (values["plan"], values["step"]) == ("quick,mode=auras", "fallback")
+        assert (values["plan"], values["level"]) == ("quick,mode=auras", "fallback")
         first = [chunk for chunk in chunks if "mode=auras" not in chunk["plan"]]
         fallback = [chunk for chunk in chunks if "mode=auras" in chunk["plan"]]
         assert len(first) >= STRIKES

@@ -19,7 +19,7 @@ MODULES = {
     "rclpy.duration": ("Duration",),
     "rclpy.event_handler": ("PublisherEventCallbacks", "SubscriptionEventCallbacks"),
     "rclpy.executors": ("SingleThreadedExecutor",),
-    "rclpy.lifecycle": ("LifecycleNode", "LifecyclePublisher"),
+    "rclpy.lifecycle": ("LifecycleNode",),
     "rclpy.node": ("Node",),
     "rclpy.parameter": ("Parameter",),
     "rclpy.publisher": ("Publisher",),
@@ -29,7 +29,7 @@ MODULES = {
     "rclpy.timer": ("Timer",),
     "rclpy.utilities": ("remove_ros_args",),
 }  # fmt: skip
-MADE_BY_NODES = {"Publisher", "LifecyclePublisher", "Client", "Timer"}  # nobody else calls their constructors
+MADE_BY_NODES = {"Publisher", "Client", "Timer"}  # nobody else calls their constructors
 
 
 def parameters(call: Any) -> list[str]:

@@ -16,14 +16,12 @@ class Managed(ros.LifecycleNode):
     def __init__(self) -> None:
         super().__init__("managed", namespace="/test")
         self.declare_parameter("answers", "{}")
-        self.data = self.create_lifecycle_publisher(String, "managed/data", 10)
         self.always = self.create_publisher(String, "managed/always", 10)
         self.create_timer(0.01, self.beat)
         self.count = 0
 
     def beat(self) -> None:
         self.count += 1
-        self.data.publish(String(data=str(self.count)))
         self.always.publish(String(data=str(self.count)))
 
     def answer(self, name: str, state: Any) -> Any:

@@ -16,7 +16,8 @@ import numpy as np
 from auras_ros.live.soak.garbage import HUGE_PROMPT, garbage_on_inputs
 from auras_ros.live.soak.harness import PATIENCE_S, SoakHarness, Times
 from auras_ros.live.soak.noise import NOISY, inputs, payload
-from auras_ros.live.soak.topics import IMAGES, JOINTS, PROMPT, STATE_LISTENERS, STATES, Topic
+from auras_ros.live.soak.topics import ACTION, IMAGES, JOINTS, PROMPT, STATE_LISTENERS, STATES, Topic
+from auras_ros.nodes.actuator.other_publishers import DISCOVERY_NS
 from auras_ros.ros.image import image_message, to_time_msg
 from auras_ros.ros.msg import Header, Image, JointState, String, message_type
 
@@ -171,6 +172,8 @@ def noise(harness: SoakHarness) -> Times:
     """On one topic, each in its turn; measured until every node that hears it has said so."""
     found = {each.topic: each for each in inputs(harness.witness)}
     at, logs = found[harness.draw("noise", sorted(found))], harness.witness.logs
+    if at.topic.endswith(f"/{ACTION}"):  # one who publishes there disarms an actuator that was armed a moment ago
+        harness.pause(DISCOVERY_NS / 1e9)
     with harness.publisher((message_type(at.ros_type), at.topic, NOISY), len(at.listeners)) as publisher:
         begin_ns = harness.now_ns()
 

@@ -4,6 +4,7 @@ not fit, a clock that goes back."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from auras_ros.live.soak.faults.processes import agent_killed
@@ -30,6 +31,7 @@ BAD_PARAMETERS = [
     ("nobody_declared_it", msg.ParameterValue(type=DOUBLE, double_value=1.0)),
 ]
 CLOCK_S = 0.05
+MOVED_S = 0.01
 TABLE_PX = 512.0
 AN_HOUR_S = 3600.0
 
@@ -83,14 +85,19 @@ def agent_deactivated(harness: SoakHarness) -> Times:
 
 
 def robot_moved(harness: SoakHarness) -> Times:
-    """Somebody puts it at the other end of the table. Measured to the last command that drives it."""
+    """Somebody puts it at the other end of the table. Measured to the last command that drives it.
+
+    It is said until the actuator disarms: joint_states are best effort, and one message may be lost.
+    """
     with harness.publisher(STATES, STATE_LISTENERS) as publisher:
         far = [0.0 if value > TABLE_PX / 2 else TABLE_PX for value in harness.judge.sent[-1].values]
+        moved = partial(publisher.publish, msg.JointState(name=list(JOINTS), position=far))
         at_ns = harness.now_ns()
-        publisher.publish(msg.JointState(name=list(JOINTS), position=far))
-        if not harness.says("disarmed"):
-            harness.judge.violate("robot_moved: driven on", f"it is at {far}")
-            return at_ns, None
+        with harness.timer(MOVED_S, moved):
+            disarmed = harness.says("disarmed")
+    if not disarmed:
+        harness.judge.violate("robot_moved: driven on", f"it is at {far}")
+        return at_ns, None
     harness.judge.silenced()
     harness.until(lambda: not harness.witness.driving)  # so that it is armed again before the next fault
     return at_ns, max(harness.driven_ns(at_ns), default=at_ns)
