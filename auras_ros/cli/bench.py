@@ -31,6 +31,7 @@ BENCHES = {
     "pipeline": "chunks per second of the modes seq, dec, par and auras, side by side",
     "peers": "LeRobot's DiffusionPolicy and transformers' generate compared with seq and auras, on the same weights",
 }
+FOLDERS = ("peers", "pipeline", "seams")  # benches of several files
 NOTES = {"left_out": "skipped", "disturbed": "disturbed, measure again on a quiet machine", "chose": "chose"}
 EXAMPLE = """
 example
@@ -89,8 +90,10 @@ def _explain(name: str) -> None:
 
 
 def _module(name: str) -> ModuleType:
+    """The bench's module, which has `run`, and may have `table` and `draw`."""
     folder = "figures." if name.startswith("fig") or name == "startup" else ""
-    return importlib.import_module(f"auras_ros.bench.{folder}{name}")
+    file = ".command" if name in FOLDERS else ""
+    return importlib.import_module(f"auras_ros.bench.{folder}{name}{file}")
 
 
 def _check_outputs(parser: argparse.ArgumentParser, options: argparse.Namespace, bench: ModuleType) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from .backend import BACKEND
 
 if TYPE_CHECKING:
-    from .dds import *  # noqa: F403  (its __all__ names them)
+    from .dds import *  # noqa: F403
 
 # Where rclpy keeps each name; our layer has all of them in one module.
 _RCLPY = {

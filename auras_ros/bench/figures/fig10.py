@@ -18,9 +18,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from auras_ros.bench import pipeline
 from auras_ros.bench.figures.paper import finish, with_paper
 from auras_ros.bench.options import bench_parser, refusing
+from auras_ros.bench.pipeline import command as pipeline
 from auras_ros.evaluate.parts import EvaluationPart
 from auras_ros.evaluate.settings import SettingsError
 from auras_ros.measure.cores import words

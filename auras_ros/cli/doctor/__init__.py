@@ -189,18 +189,10 @@ def table(findings: Sequence[Finding], width: int, column: int = 0) -> str:
     lines = []
     for each in findings:
         head = f"{each.status.value:8}{each.name:{column}}"
-        lines += textwrap.wrap(each.text, width, initial_indent=head, subsequent_indent=" " * len(head))
-        if each.remedy:
-            arrow = " " * len(head) + "-> "
-            # Words are not broken, so that commands and file lines can be copied.
-            lines += textwrap.wrap(
-                each.remedy,
-                width,
-                initial_indent=arrow,
-                subsequent_indent=" " * len(arrow),
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
+        # Words are not broken, so that commands, paths and file lines can be copied.
+        for start, text in ((head, each.text), (f"{' ' * len(head)}-> ", each.remedy)):
+            more = " " * len(start)
+            lines += textwrap.TextWrapper(width, start, more, break_long_words=False, break_on_hyphens=False).wrap(text)
     return "\n".join(lines)
 
 

@@ -37,15 +37,3 @@ from .qos import (
 )
 from .signals import SignalHandlerOptions
 from .spinning import create_node, spin, spin_once, spin_until_future_complete
-
-__all__ = [
-    "Clock", "ClockType", "Context", "Duration", "DurabilityPolicy", "ExternalShutdownException", "Future",
-    "HistoryPolicy", "InvalidParameterTypeException", "InvalidParameterValueException", "JumpThreshold",
-    "LifecycleNode", "LifecycleState", "LivelinessPolicy", "LoggingSeverity", "Node", "Parameter",
-    "ParameterAlreadyDeclaredException", "ParameterNotDeclaredException", "ParameterUninitializedException",
-    "PublisherEventCallbacks", "QoSPolicyKind", "QoSProfile", "ReliabilityPolicy", "SignalHandlerOptions",
-    "SingleThreadedExecutor", "SubscriptionEventCallbacks", "Time", "TransitionCallbackReturn", "create_node",
-    "deserialize_message", "get_default_context", "get_logger", "init", "ok", "qos_policy_name_from_kind",
-    "qos_profile_sensor_data", "qos_profile_services_default", "qos_profile_system_default", "remove_ros_args",
-    "shutdown", "spin", "spin_once", "spin_until_future_complete", "try_shutdown",
-]  # fmt: skip

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from auras_ros.bench import pipeline
 from auras_ros.bench.figures import fig10
+from auras_ros.bench.pipeline import command as pipeline
 from auras_ros.cli import main as cli
 from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.parts import EvaluationPart

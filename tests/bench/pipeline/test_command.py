@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from auras_ros.bench import pipeline
 from auras_ros.bench.pipeline import command
 from auras_ros.bench.pipeline.summary import rate_rows, summary
 from auras_ros.cli import main as cli
@@ -114,7 +113,7 @@ def test_the_minutes_end_the_memory_too(tiny: str, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(command, "growth_per_chunk", growth)
     monkeypatch.setattr(command, "_compare", lambda name, job: None)
-    report = pipeline.run(["--policy", tiny, *QUICK], lambda text: None)
+    report = command.run(["--policy", tiny, *QUICK], lambda text: None)
     assert grown[0] < time.monotonic() + 60 * 60
     assert report.more == {"left_out": [f"memory: {CUT}"]}
     assert len(report.rows) == 1
@@ -168,7 +167,7 @@ def test_the_tables_ratio_is_taken_within_each_round() -> None:
     rows = [rate_rows(base, {auras: each, seq: rates}, seq, {}, ())[0] for each in ([2.0, 4.0, 10.0], [3.0])]
     assert [row["over_seq"] for row in rows] == [2.0, 3.0]
     assert rate_rows(base, {seq: rates}, None, {}, ())[0]["over_seq"] is None
-    line = next(line for line in pipeline.table(Report("pipeline", rows[:1])).splitlines() if "auras" in line)
+    line = next(line for line in command.table(Report("pipeline", rows[:1])).splitlines() if "auras" in line)
     assert line.split()[3:8] == ["4.00", "3.00", "to", "7.00", "2.00"]
 
 
@@ -204,7 +203,7 @@ def test_the_table_shows_each_policy_with_its_forms_and_rounds() -> None:
             }
         ]
     ]
-    text = pipeline.table(Report("pipeline", rows, {"auras_over_seq": 2.5, "auras_over_seq_low": 2.0}))
+    text = command.table(Report("pipeline", rows, {"auras_over_seq": 2.5, "auras_over_seq_low": 2.0}))
     places = [text.index(name) for name in ("onetrial", "onerounds", "twotrial", "tworounds")]
     assert places == sorted(places)
     assert "4.00" in text

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from auras_ros.bench import seams as bench
+from auras_ros.bench.seams import command as bench
 from auras_ros.bench.seams import game
 from auras_ros.cli import main as cli
 from auras_ros.evaluate.charged import Charged
