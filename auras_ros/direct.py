@@ -17,6 +17,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from auras_ros import resources
+from auras_ros.device.make import kind_of
 from auras_ros.loading.pipeline import executor_on, to_latched
 from auras_ros.observation import Assembler, ObservationFault
 from auras_ros.pipeline.plan import Plan, PlanError
@@ -44,8 +45,7 @@ class DirectPolicy:
             raise PlanError(f"plan: {plan}: act makes one request at a time: name how it generates alone")
         self.checkpoint, self.plan = checkpoint, str(plan)
         self._policy = policy = checkpoint.policy(plan.generation)
-        spec, dt_ms = checkpoint.spec, AGE_LIMIT_MS
-        self._assembler = Assembler(spec, dt_ms, dt_ms, 0.0)
+        self._assembler = Assembler(checkpoint.spec, AGE_LIMIT_MS, AGE_LIMIT_MS, 0.0)
         self._executor = executor_on(device, checkpoint, policy, plan, seed)
         self._now_ns = 0
         self.prompt = "" if checkpoint.language is None else checkpoint.language.prompt.text
@@ -161,5 +161,6 @@ def load(
     checkpoint: str | Path, *, plan: str = "", device: str = "cpu", seed: int = 0, dtype: str = "auto"
 ) -> DirectPolicy:
     """See `auras_ros.load`."""
-    opened = open_checkpoint(checkpoint if isinstance(checkpoint, Path) else resources.checkpoint(checkpoint), dtype)
+    folder = checkpoint if isinstance(checkpoint, Path) else resources.checkpoint(checkpoint)
+    opened = open_checkpoint(folder, dtype, kind_of(device))
     return DirectPolicy(opened, Plan.parse(plan or opened.first_plan), seed, device)

@@ -1,5 +1,4 @@
 """GPU kernels, each beside the plain torch reference that it is tested against.
 
-The room is empty until the adapter kernel comes. A kernel here never knows a request, a node
-or a clock: tensors in, tensors out.
+Empty until the adapter kernel. Kernels know no request, node or clock: tensors in, tensors out.
 """

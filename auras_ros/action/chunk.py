@@ -26,9 +26,9 @@ class Provenance:
 
     `origin_stamp_ns` is the oldest camera stamp in the last stage's context, in the camera's clock, and
     `origin_mono_ns` the same instant on the monotonic clock of `host` (its boot id): it defines action
-    index 0 (rule 8 of docs/pipeline.md). `session` is one configured life of an agent. `epoch` rises with each change
-    of prompt, adapter or plan and each reset (rule 9 of docs/pipeline.md). `context_age_ns` is the age of the context
-    at every generation stage.
+    index 0 (rule 8 of docs/pipeline.md). `session`: from one configure of the agent to the next. `epoch` rises with
+    each change of prompt, adapter or plan and each reset (rule 9 of docs/pipeline.md). `context_age_ns` is the age of
+    the context at every generation stage.
     """
 
     origin_stamp_ns: int

@@ -69,14 +69,15 @@ class CommandOutput:
         """The last command was not published: the one before it is still in effect."""
         self.motion.anchor, self.running = self._before
 
-    def place(self, measured: FloatArray) -> None:
+    def place(self, measured: FloatArray, commanded: bool) -> None:
         """Start from a measured position [channels]. NaN leaves a channel unchanged.
 
-        A channel that is still braking is not changed either: its commands continue, and the measured position
-        lags behind them.
+        commanded: commands are being published. They continue from the last one, however far the measured position
+        lags behind it: a hold must not creep towards a robot that sags. So do those of a channel that still brakes.
         """
-        motion = self.motion
-        motion.anchor = np.where(np.isnan(measured) | motion.moving, motion.anchor, measured)
+        anchor = self.motion.anchor
+        kept = np.isnan(measured) | self.motion.moving | (commanded & ~np.isnan(anchor))
+        self.motion.anchor = np.where(kept, anchor, measured)
 
     def _send(self, wanted: FloatArray, follow: bool) -> GuardedCommand | None:
         before = self.motion.anchor, self.running

@@ -79,8 +79,8 @@ class ActionStream:
 
         `current` [channels]: the measured position, NaN if unknown; rate limits of the first command count from
         there (a velocity's from zero, or from its last command). Without it a position is held only once one
-        was commanded. While holding this arms again: a new session's chunks are taken, and channels that are
-        still braking continue from their last command. Refused when stopped.
+        was commanded. While holding this arms again: a new session's chunks are taken, and commands continue from
+        the last one, not from `current`. Refused when stopped.
         """
         with self._lock:
             generator = self._generator
@@ -92,7 +92,7 @@ class ActionStream:
                 measured = generator.limits.measured(np.asarray(current, dtype=np.float64))
                 if isinstance(measured, Rejected):
                     return measured
-                generator.output.place(measured)
+                generator.output.place(measured, generator.authority)
             self._admission.forget()
             generator.begin(now_ns)
             return Accepted(detail="armed")

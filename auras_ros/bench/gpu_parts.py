@@ -161,7 +161,6 @@ def lerobots_python() -> list[str]:
     return ["--lerobot-python", os.environ[LEROBOT_PYTHON]]
 
 
-_SIM = "gym_pusht"
 _CUDA = ("--device", "cuda")
 _SIZES = (*_CUDA, "--minutes", "2.5", "--seconds", "0.5")
 _ROUNDS = (*_CUDA, "--minutes", "4", "--rounds", "5")
@@ -245,7 +244,7 @@ PARTS: dict[str, GpuPart] = {
     # lockstep on the host: jumps and success do not depend on the GPU
     "seams": bench(
         "joining chunks under 200 ms of latency, on the CPU", 300, "success_*",
-        "seams", "--latency-ms", "200", "--join", "switch,blend-50,ensemble,rtc", "--episodes", "4", needs=_SIM,
+        "seams", "--latency-ms", "200", "--join", "switch,blend-50,ensemble,rtc", "--episodes", "4", needs="gym_pusht",
     ),
     # 28 GB in float32; three competitors x 5 rounds x 1 s
     "peers-generate": bench(

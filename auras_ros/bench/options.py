@@ -168,17 +168,15 @@ def policy_parser(
     return parser
 
 
-def check_policies(
-    parser: argparse.ArgumentParser,
-    options: argparse.Namespace,
-    defaults: Mapping[str, Sequence[str]],
-    complete: Callable[[str], None],
-) -> None:
-    """Fill in the defaults that depend on the device. complete: the figure's own, for `cpu` or `cuda`; raises
-    ValueError or DeviceError. Exits with status 2 if the options cannot be measured."""
+@contextmanager
+def checking_policies(
+    parser: argparse.ArgumentParser, options: argparse.Namespace, defaults: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
+    """Fill in the defaults that depend on the device; yields `cpu` or `cuda`, for those that a figure adds. Exits with
+    status 2 if the options cannot be measured, or if a ValueError or DeviceError is raised inside."""
     kind = check_job_options(parser, options, steps=2)
     options.policy = options.policy or defaults[kind]
     with refusing(parser, ValueError, DeviceError):
         Plan("quick", "auras", pp_generation=options.pp_generation)
-        complete(kind)
+        yield kind
     check_stages(parser, options.pp_generation, options.steps)

@@ -2,8 +2,8 @@
 
 A size is an exponent of two: at -2 a module has about a quarter of its parameters, by half the width at the same depth.
 If memory cannot hold a vision-language model, its layers share their parameters (`Built.shared`): it does as much work
-and reads as many bytes, in less memory. Only modules far larger than any cache are shared. `room` says where they
-are built, and how much is free there.
+and reads as many bytes, in less memory. Only modules far larger than any cache are shared. `where_built` says where
+they are built, and how much is free there.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from auras_ros.pipeline.modes import check_plan, family_offset
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies import architectures
 from auras_ros.policies.architecture import Architecture
-from auras_ros.policies.architectures import ArchitecturePreset, make_policy, policy_of
+from auras_ros.policies.architectures import ArchitecturePreset, policy_of
 from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.diffusion import DiffusionPolicy
 from auras_ros.policies.family import LoadedPolicy
@@ -120,9 +120,9 @@ def build(
         return _counted(make_tinyvla(name, seed=0))
     if name not in architectures.RECIPES:
         raise ValueError(f"policy '{name}' is not known or has only one size; known: {', '.join(names())}")
-    if not perception and not generation:
-        return _counted(make_policy(name, seed=0, steps=steps))
-    return _counted(_diffusion(architectures.RECIPES[name], perception, generation, steps))
+    recipe = architectures.RECIPES[name]
+    networks = _described(recipe.encoder, perception), _described(recipe.network, generation)
+    return _counted(policy_of(ArchitecturePreset(recipe.architecture, *networks), seed=0, steps=steps))
 
 
 def _counted(policy: DiffusionPolicy) -> Built:
@@ -134,11 +134,6 @@ def _million(module: nn.Module) -> float:
 
 
 # -- diffusion ----------------------------------------------------------------------------------------
-
-
-def _diffusion(recipe: ArchitecturePreset, perception: int, generation: int, steps: int) -> DiffusionPolicy:
-    networks = _described(recipe.encoder, perception), _described(recipe.network, generation)
-    return policy_of(ArchitecturePreset(recipe.architecture, *networks), seed=0, steps=steps)
 
 
 def _described(sizes: Mapping[str, Any], exponent: int) -> dict[str, Any]:
@@ -258,7 +253,7 @@ def repeated(layers: nn.ModuleList, count: int) -> nn.ModuleList:
     return nn.ModuleList(copy.deepcopy(layer, dict(kept)) for _ in range(count))
 
 
-def room(device: str) -> dict[str, Any]:
+def where_built(device: str) -> dict[str, Any]:
     """`build`'s arguments `device` and `free` (bytes of free memory there). Frees unused memory first."""
     gc.collect()
     torch.cuda.empty_cache()  # does nothing without a GPU
@@ -270,6 +265,6 @@ def room(device: str) -> dict[str, Any]:
     return {"device": kind, "free": free[0] if free else 2**62}
 
 
-def room_as_run(device: str) -> dict[str, Any]:
+def where_built_as_run(device: str) -> dict[str, Any]:
     """The same, with the dtype in which autoregressive policies run there."""
-    return {**room(device), "dtype": runtime_dtype("auto", kind_of(device), PUBLISHED)}
+    return {**where_built(device), "dtype": runtime_dtype("auto", kind_of(device), PUBLISHED)}

@@ -20,9 +20,9 @@ from auras_ros.bench.processes import running
 from auras_ros.bench.ros_image import RATE_HZ, measure_image_latency
 from auras_ros.live.loop import listening, wait_until_armed
 from auras_ros.measure.cores import available
-from auras_ros.measure.durations import measure_durations
+from auras_ros.measure.durations import measure_durations, refusal
 from auras_ros.measure.minutes import Ends, MeasureStep, run_parts
-from auras_ros.pipeline.plan import Plan, PlanError
+from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.loaders.open import load
 from auras_ros.report.result import Report, Say
 from auras_ros.ros import QoSProfile
@@ -44,21 +44,17 @@ def run(argv: list[str], progress: Say) -> Report:
     options = parser.parse_args(argv)
     check_least(parser, options, seconds=1, messages=1)
     report = Report("ros")
-
-    def intervals(priority: int, ends: Ends) -> None:
-        options.plan = options.plan or _chosen(report, progress)
-        _intervals(priority, options, report, progress, ends)
-
     parts: dict[str, MeasureStep] = {
-        "interval error with FIFO": partial(intervals, 50),
-        "interval error without FIFO": partial(intervals, 0),
-        "image latency": lambda ends: _images(options, report, progress, ends),
+        "interval error with FIFO": partial(_intervals, 50, options, report, progress),
+        "interval error without FIFO": partial(_intervals, 0, options, report, progress),
+        "image latency": partial(_images, options, report, progress),
     }
     run_parts(report, options.minutes, parts)
     return report
 
 
 def _intervals(priority: int, options: argparse.Namespace, report: Report, progress: Say, ends: Ends) -> None:
+    options.plan = options.plan or _chosen(report, progress)
     progress(f"interval error, SCHED_FIFO {'requested' if priority else 'not requested'} ...")
     row = _interval_error(priority, options.seconds, options.plan, ends.hard_s)
     suffix = "" if priority else "_without_fifo"
@@ -86,12 +82,11 @@ def _chosen(report: Report, progress: Say) -> str:
         plan, horizon_ns = Plan(name), checkpoint.horizon * checkpoint.contract.dt_ns
         took = measure_durations(checkpoint, {name: plan}, rounds=1, frames=TIMED)[name].seconds
         chose = report.more.setdefault("chose", [])
-        try:
-            plan.check_horizon(plan.interval_ns(round(ROOM * took * 1e9)), horizon_ns)
+        why = refusal(plan, round(ROOM * took * 1e9), horizon_ns)
+        if not why:
             chose.append(f"plan {name}: {1e3 * took:.0f} ms a frame")
             return name
-        except PlanError as error:
-            chose.append(f"{name} takes {1e3 * took:.0f} ms a frame, too long here: {error}")
+        chose.append(f"{name} takes {1e3 * took:.0f} ms a frame, too long here: plan: {why}")
     return PLANS[-1]  # the agent refuses it with the reason
 
 

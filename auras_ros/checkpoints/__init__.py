@@ -1,1 +1,1 @@
-"""A model's folder, whoever wrote it: read, bounded and refused by name. It knows no policy and no schedule."""
+"""Reads model folders of any library, within size limits; errors name the file and what is wrong."""

@@ -1,7 +1,7 @@
-"""In which type a model's weights are kept and multiplied, chosen by name.
+"""The type in which a model's weights are stored and multiplied, chosen by name.
 
-Only weights follow the choice. Buffers (statistics, samplers' tables, masks, positions) stay as they are made, so that
-normalisation and sampling are computed in float32 whatever the weights are.
+Only weights follow the choice. Buffers (statistics, sampler tables, masks, positions) keep their type, so that
+normalisation and sampling are computed in float32, whatever the type of the weights.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ HALF = (torch.bfloat16, torch.float16)
 
 
 def runtime_dtype(name: str, device: str, stored: torch.dtype) -> torch.dtype:
-    """The type that weights are kept in. device: cpu or cuda. stored: that of the checkpoint's file.
+    """The type in which weights are kept. device: cpu or cuda. stored: the type in the checkpoint's file.
 
-    `auto` rounds no weight: on a GPU it is the stored type, where that is half precision; on a CPU float32, because one
-    without AVX-512 multiplies bfloat16 five times more slowly. Raises CheckpointError for a name that is not known.
+    `auto` rounds no weight. On a GPU it is the stored type if that is half precision, else float32. On a CPU it is
+    float32: without AVX-512, bfloat16 multiplies five times more slowly. Raises CheckpointError if the name is unknown.
     """
     if name not in DTYPES:
         raise CheckpointError(f"dtype {name!r}: must be one of {', '.join(DTYPES)}")
@@ -37,8 +37,8 @@ def runtime_dtype(name: str, device: str, stored: torch.dtype) -> torch.dtype:
 
 
 def stored_dtype(tensors: Mapping[str, Tensor]) -> torch.dtype:
-    """The type that most of a file's numbers have; float32 where there are none. A mapping that reads tensors when they
-    are asked for has a method `kinds`, (type, numbers) of each, that reads none."""
+    """The floating-point type that most of a file's numbers have; float32 if there are none. A mapping that reads
+    tensors on demand has a method `kinds`: (type, numbers) of each tensor, without reading it."""
     kinds = getattr(tensors, "kinds", None)
     found = [(each.dtype, each.numel()) for each in tensors.values()] if kinds is None else kinds()
     counts: Counter[torch.dtype] = Counter()
@@ -50,8 +50,8 @@ def stored_dtype(tensors: Mapping[str, Tensor]) -> torch.dtype:
 
 @contextmanager
 def weights_in(dtype: torch.dtype) -> Iterator[None]:
-    """Modules that this thread makes meanwhile have their weights in this type, one layer after the other: a large one
-    never lies in memory twice, nor in float32."""
+    """Modules that this thread constructs in this context have their weights in this type, layer by layer: a large
+    model is never in memory twice, nor in float32."""
     thread = threading.get_ident()
 
     def register(_module: nn.Module, _name: str, weight: nn.Parameter) -> Any:

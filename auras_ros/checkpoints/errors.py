@@ -1,4 +1,4 @@
-"""The one refusal of whoever reads a checkpoint: its text names the file, the key or the tensor."""
+"""The error for a checkpoint that cannot be used: it names the file, the key or the tensor."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class CheckpointError(ValueError):
 
 @contextmanager
 def refusing(where: object, *kinds: type[Exception]) -> Iterator[None]:
-    """Errors of these kinds that are raised in here refuse the checkpoint; the text begins with `where`."""
+    """Turn errors of these kinds, raised inside, into a CheckpointError; its text begins with `where`."""
     try:
         yield
-    except CheckpointError:  # which is a ValueError, and says where already
+    except CheckpointError:  # a ValueError that already names the place
         raise
     except kinds as error:
         raise CheckpointError(f"{where}: {error}") from error

@@ -11,11 +11,11 @@ from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.checkpoints.tensors import PICKLE_SUFFIXES, pickle_hint, read_tensors, sha256
 
 SAFETENSORS = ".safetensors"
-DIGESTED = ("*.json", f"*{SAFETENSORS}")  # what decides what a foreign folder does: nothing else in it is read
+DIGESTED = ("*.json", f"*{SAFETENSORS}")  # they decide what a foreign folder does; nothing else in it is read
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """All tensors of a safetensors file, on the CPU. Raises CheckpointError; pickles beside it are named."""
+    """All tensors of a safetensors file, on the CPU. Raises CheckpointError, which names pickles beside the file."""
     if not path.is_file():
         raise CheckpointError(f"{path}: file not found{pickle_hint(path.parent)}")
     check_suffix(path)
@@ -23,14 +23,14 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def check_suffix(path: Path) -> None:
-    """That weights or statistics have the ending by which `digest` finds them. Raises CheckpointError; a pickle's
-    ending is refused as such by `tensors.check_file`."""
+    """Check that weights or statistics have the suffix by which `digest` finds them. Raises CheckpointError; a pickle's
+    suffix passes, because `tensors.check_file` refuses it."""
     if path.suffix != SAFETENSORS and path.suffix.lower() not in PICKLE_SUFFIXES:
         raise CheckpointError(f"{path}: tensors are read from files that end in {SAFETENSORS}, which the digest covers")
 
 
 def digest(source: Path) -> str:
-    """What a foreign source is, hex: of the file, or of all files of a folder that say what it does."""
+    """SHA-256 of a foreign source, hex: of the file, or of all files of a folder that decide what it does."""
     if source.is_file():
         return sha256(source)
     files = sorted(path for pattern in DIGESTED for path in source.glob(pattern))

@@ -1,7 +1,7 @@
-"""Reading the `config.json` of published folders: Llama, OpenVLA. Pure functions of the parsed mapping.
+"""Reads the `config.json` of published folders: Llama, OpenVLA. Pure functions of the parsed mapping.
 
-What a folder leaves out has the value that the published implementation gives it; what would change the arithmetic
-and is not built here is refused by name. Files are the loaders' matter.
+A missing key has the value that the published implementation gives it. A value that would change the arithmetic and is
+not implemented here is refused by name. The loaders read the files.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TIMM_VITS: Mapping[str, VitConfig] = {
     "vit_large_patch14_reg4_dinov2.lvd142m": DINOV2_L,
     "vit_so400m_patch14_siglip_224": SIGLIP_SO400M,
 }
-LARGEST = 1e12  # of a number that is no size: above every published base of rotary frequencies
+LARGEST = 1e12  # of a number that is not a size: above every published base of rotary frequencies
 
 
 class ModelConfigError(ValueError):
@@ -28,7 +28,7 @@ class ModelConfigError(ValueError):
 
 
 class _ConfigReader:
-    """Typed reading of one mapping; errors name the key with what stands before it."""
+    """Typed reading of one mapping; errors name the key and its place."""
 
     def __init__(self, values: Any, where: str) -> None:
         if not isinstance(values, Mapping):
@@ -45,12 +45,12 @@ class _ConfigReader:
         value = self._or(key, default)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise ModelConfigError(f"{self.where}.{key}: {value!r} is not a number")
-        if not least <= value <= LARGEST:  # not for NaN either
+        if not least <= value <= LARGEST:  # refuses NaN too
             raise ModelConfigError(f"{self.where}.{key}: is not a number from {least:g} to {LARGEST:g}")
         return float(value)
 
     def pair(self, key: str, kind: type[Any]) -> list[Any]:
-        """A list of two of this type."""
+        """A list of two values of this type."""
         value = self.values.get(key)
         if not isinstance(value, list | tuple) or len(value) != 2 or any(type(each) is not kind for each in value):
             name = {str: "names", int: "whole numbers"}[kind]
@@ -58,7 +58,7 @@ class _ConfigReader:
         return list(value)
 
     def only(self, key: str, *supported: Any) -> Any:
-        """The key's value; missing, it counts as the first of those supported."""
+        """The key's value, which must be supported; a missing key counts as the first supported value."""
         value = self._or(key, supported[0])
         if not any(value == each and type(value) is type(each) for each in supported):
             known = ", ".join(map(repr, supported))
@@ -71,7 +71,7 @@ class _ConfigReader:
 
 
 def llama_config(values: Mapping[str, Any], where: str = "config") -> LlamaConfig:
-    """A Llama's configuration. Raises ModelConfigError, or ValueError by size."""
+    """A Llama's configuration. Raises ModelConfigError, or ValueError, which names the size."""
     read = _ConfigReader(values, where)
     read.only("model_type", "llama")
     read.only("hidden_act", "silu")
@@ -97,7 +97,7 @@ def llama_config(values: Mapping[str, Any], where: str = "config") -> LlamaConfi
 
 
 def _rope(values: Mapping[str, Any], where: str) -> tuple[float, RopeScaling | None]:
-    """Base and scaling: as `rope_parameters`, or as `rope_theta` and `rope_scaling`, which came before."""
+    """Base and scaling: from `rope_parameters`, or from the older `rope_theta` and `rope_scaling`."""
     key = "rope_parameters" if values.get("rope_parameters") is not None else "rope_scaling"
     rope = values.get(key)
     older = _ConfigReader(values, where).number("rope_theta", 10000.0, least=1.0)
@@ -115,8 +115,8 @@ def _rope(values: Mapping[str, Any], where: str) -> tuple[float, RopeScaling | N
 def openvla_config(values: Mapping[str, Any]) -> OpenVlaConfig:
     """An OpenVLA folder's configuration: `timm_model_ids` names the two encoders, `text_config` is the Llama's.
 
-    Published folders leave out of `text_config` what is Llama 2 7B's; kind and vocabulary they do say, and so an empty
-    one is a mistake.
+    Published folders leave the values of Llama 2 7B out of `text_config`. They do give model type and vocabulary, so an
+    empty `text_config` is a mistake.
     """
     read = _ConfigReader(values, "config")
     read.only("model_type", "openvla", "prismatic")
@@ -132,6 +132,6 @@ def openvla_config(values: Mapping[str, Any]) -> OpenVlaConfig:
     language = llama_config(text.values, text.where)
     for key in ("model_type", "vocab_size"):
         if text.values.get(key) is None:
-            raise ModelConfigError(f"config.text_config.{key}: missing: which language model it is, it must say")
+            raise ModelConfigError(f"config.text_config.{key}: missing: it must say which language model it is")
     dinov2, siglip = (replace(TIMM_VITS[name], image_px=px) for name, px in zip(ids, sizes, strict=True))
     return OpenVlaConfig(dinov2, siglip, language)

@@ -1,8 +1,8 @@
-"""Tensor names of published OpenVLA folders -> the names of our own modules. Pure functions of names; files are the
-loaders'.
+"""Maps tensor names of published OpenVLA folders to names in our modules. Pure functions of names; the loaders read the
+files.
 
-A rule says where a tensor belongs, or that it is known and not needed here (layers behind the one whose features are
-taken, pooling heads, tables that are recomputed). It never guesses: a name that no line of it fits is refused.
+A rule gives a tensor's name here, or says that it is known and not needed (layers behind the one whose features are
+used, pooling heads, tables that are recomputed). It never guesses: a name that fits no line is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class TensorNameError(ValueError):
     """Tensors that do not fit the model; the text names the tensor."""
 
 
-Rule = Callable[[str], str | None]  # the folder's name -> our parameter's, None where it is of no use here
+Rule = Callable[[str], str | None]  # the folder's name -> our parameter's; None if it is not needed
 
 _LLAMA_LAYER = (
     r"layers\.(\d+)\.((?:self_attn\.[qkvo]_proj|mlp\.(?:gate|up|down)_proj|input_layernorm|post_attention_layernorm)"
@@ -31,7 +31,7 @@ _TIMM_UNUSED = r"(?:norm|fc_norm)\.(?:weight|bias)|attn_pool\..+"
 
 
 def llama_rule(config: LlamaConfig) -> Rule:
-    """Names as a Hugging Face Llama's, without the `model.` before them."""
+    """Names of a Hugging Face Llama, without the `model.` prefix."""
 
     def rule(name: str) -> str | None:
         if name == "lm_head.weight":
@@ -45,7 +45,7 @@ def llama_rule(config: LlamaConfig) -> Rule:
 
 
 def timm_rule(config: VitConfig) -> Rule:
-    """Names as timm's; layer scale also as OpenVLA's folders call it (`scale_factor`)."""
+    """timm's names; layer scale also under its name in OpenVLA's folders (`scale_factor`)."""
 
     def rule(name: str) -> str | None:
         if re.fullmatch(_TIMM_OTHER, name):
@@ -60,7 +60,7 @@ def timm_rule(config: VitConfig) -> Rule:
 
 
 def openvla_rule(config: OpenVlaConfig) -> Rule:
-    """Names of an OpenVLA folder -> `build_openvla`'s."""
+    """Names of an OpenVLA folder -> names of `build_openvla`."""
     return prefixed(
         ("vision_backbone.featurizer.", "vision.featurizer.", timm_rule(config.dinov2)),
         ("vision_backbone.fused_featurizer.", "vision.fused_featurizer.", timm_rule(config.siglip)),
@@ -93,7 +93,7 @@ def _projector_rule(name: str) -> str:
 
 
 def of_layer(pattern: str, name: str, layers: int) -> tuple[int, list[str]]:
-    """The layer that a name is of, and the rest of what the pattern catches."""
+    """The layer in a name, and the pattern's other groups."""
     match = re.fullmatch(pattern, name)
     if match is None:
         raise TensorNameError(f"'{name}' is not known")

@@ -1,9 +1,8 @@
-"""What a pickle says, without doing it: a machine for pickle's opcodes that has no way to call anything.
+"""Reads a pickle as data: an interpreter of pickle opcodes that cannot call anything.
 
-A pickle is a program that builds objects, and may ask for any function of any module. Here a global becomes its name
-(`Name`), and what would be called or built becomes a record of what it was to be built of (`PickledObject`); nothing is
-imported, looked up or run. Numbers, texts and plain containers come out as they are. What else a file may ask for is
-refused by the opcode's name.
+A pickle is a program that builds objects and may call any function of any module. Here a global becomes its name
+(`Name`), and a call becomes a record of the callable and its arguments (`PickledObject`). Nothing is imported, looked
+up or run. Numbers, texts and plain containers are returned as they are. Any other opcode is refused by name.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ MOST_OPCODES = 20_000_000  # a training's payload with its optimizer has some hu
 
 
 class InertError(ValueError):
-    """What the pickle asks for is not known here, or it is no pickle."""
+    """Not a pickle, or one that needs something unsupported."""
 
 
 @dataclass(frozen=True)
 class Name:
-    """A global that the pickle asks for."""
+    """A global that the pickle names."""
 
     module: str
     name: str
@@ -33,7 +32,7 @@ class Name:
 
 @dataclass(eq=False)
 class PickledObject:
-    """What would be made by calling `of` with `args`; then `state` set on it, and items put into it."""
+    """A recorded call of `of` with `args`; then `state` set on the result, and items put into it."""
 
     of: Any
     args: Any
@@ -44,13 +43,13 @@ class PickledObject:
 
 @dataclass(frozen=True)
 class Stored:
-    """Something that lies outside the pickle, by what the pickle calls it."""
+    """An object outside the pickle, by its id in the pickle."""
 
     identity: Any
 
 
 class _Mark:
-    """Where a sequence of values begins on the stack."""
+    """The start of a sequence of values on the stack."""
 
 
 _MARK = _Mark()
@@ -75,8 +74,8 @@ def read(data: bytes) -> Any:
                 raise InertError(f"more than {MOST_OPCODES} opcodes")
             machine.do(opcode.name, arg)
     except (ValueError, TypeError, LookupError, UnicodeError, OverflowError) as error:
-        raise InertError(f"not a pickle that can be read: {error}") from error
-    raise InertError("a pickle that does not end")
+        raise InertError(f"not a readable pickle: {error}") from error
+    raise InertError("the pickle does not end")
 
 
 class _Machine:
@@ -112,7 +111,7 @@ class _Machine:
         }
 
     def do(self, name: str, arg: Any) -> None:
-        """Raises InertError for an opcode that is not known here."""
+        """Raises InertError if the opcode is not supported."""
         if name in _VALUES:
             self.stack.append(arg)
         elif name in _CONSTANTS:
@@ -152,7 +151,7 @@ class _Machine:
     def stack_global(self) -> None:
         module, name = self.pop_two()
         if not isinstance(module, str) or not isinstance(name, str):
-            raise InertError("a global whose name is no text")
+            raise InertError("a global whose name is not text")
         self.stack.append(Name(module, name))
 
     def make(self) -> None:
@@ -165,7 +164,7 @@ class _Machine:
         self.stack.append(PickledObject(of, (args, keywords)))
 
     def build(self) -> None:
-        """The state of something made; what is set on anything else is nobody's."""
+        """Set the state of a recorded object; a state for anything else is ignored."""
         state = self.pop()
         if isinstance(self.stack[-1], PickledObject):
             self.stack[-1].state = state
@@ -194,7 +193,7 @@ def _pairs(values: list[Any]) -> dict[Any, Any]:
 
 
 def _key(value: Any) -> Any:
-    """Plain values alone: hashing a tuple that is nested deep enough ends the interpreter."""
+    """Plain values only: hashing a deeply nested tuple crashes the interpreter."""
     if not isinstance(value, str | bytes | int | float | Name | None):
-        raise InertError(f"a key that is {type(value).__name__}")
+        raise InertError(f"a key of type {type(value).__name__}")
     return value

@@ -1,6 +1,6 @@
-"""Reads a JSON object from a file that nobody vouches for: of a bounded size, and saying nothing twice.
+"""Reads a JSON object from an untrusted file: bounded in size, duplicate keys refused.
 
-Knows neither policies nor torch: whoever enforces a checkpoint's contract reads it as whoever runs the checkpoint does.
+It needs neither policies nor torch, so agent and actuator read a file in the same way.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 from auras_ros.checkpoints.errors import CheckpointError, refusing
 
-JSON_BYTES = 16 << 20  # an index of a thousand shards has a tenth of it
+JSON_BYTES = 16 << 20  # ten times an index of a thousand shards
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object in which no key stands twice. Raises CheckpointError."""
+    """A JSON object without duplicate keys. Raises CheckpointError."""
     if not path.is_file():
         raise CheckpointError(f"{path}: file not found")
     if path.stat().st_size > JSON_BYTES:
@@ -24,12 +24,12 @@ def read_json(path: Path) -> dict[str, Any]:
 
     def unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(pairs)
-        if len(made) < len(pairs):  # which of them is meant, nobody can say; json itself takes the last
+        if len(made) < len(pairs):  # it is unclear which one is meant; json itself takes the last
             twice, times = Counter(name for name, _ in pairs).most_common(1)[0]
-            raise CheckpointError(f"{path}: key '{twice}' stands there more than once ({times} times)")
+            raise CheckpointError(f"{path}: key '{twice}' is given more than once ({times} times)")
         return made
 
-    with refusing(f"{path}: not JSON", ValueError, RecursionError):  # nor UTF-8, or a number of thousands of digits
+    with refusing(f"{path}: not JSON", ValueError, RecursionError):  # also: not UTF-8, a number of thousands of digits
         raw = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unambiguous)
     if not isinstance(raw, dict):
         raise CheckpointError(f"{path}: expected an object, got {type(raw).__name__}")

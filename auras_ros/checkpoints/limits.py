@@ -1,8 +1,8 @@
-"""How large what a manifest describes may be: one place for every family and every loader.
+"""Upper limits of the sizes in a manifest, in one place for every family and every loader.
 
-A number in a file must not decide how long a robot's agent builds networks or how much memory it takes: what is beyond
-anything that is published is refused by its key, before it is used. That a network fits into memory is not checked
-here. Nothing here reads a file.
+A number in a file must not decide how long a robot's agent builds networks or how much memory it takes. A size larger
+than any published one is refused by its key, before it is used. Whether a network fits into memory is not checked here.
+Nothing here reads a file.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from typing import Any
 LAYERS, WIDTH, STEPS, HORIZON, HISTORY = 256, 65_536, 1000, 1024, 64
 VOCABULARY, PROMPT = 1 << 20, 4096  # ids, and ids of one prompt
 
-# Of a network's description; whatever is not named here is a width.
+# Of a network's description; any other key is a width.
 LIMITS = {
     **dict.fromkeys(("layers", "encoder_layers", "decoder_layers", "depth"), LAYERS),
     **dict.fromkeys(("vocabulary", "first", "bins"), VOCABULARY),
     "prompt_limit": PROMPT,
 }
-# Token ids, which the vocabulary bounds, and numbers that are no sizes.
+# Token ids, which the vocabulary bounds, and numbers that are not sizes.
 OTHERS = {"prompt", "prompt_end", "numbers", "after", "around", "rope_theta", "rope_scaling"}
 DEEPEST = 8
 
 
 def most(key: str, value: object, limit: int) -> None:
-    """Raises ValueError for a number above the limit."""
+    """Raises ValueError if the number is above the limit."""
     if isinstance(value, int | float) and value > limit:
         raise ValueError(f"{key}: {shown(value)} is more than {limit}, the most that is supported")
 
 
 def shown(value: object) -> str:
-    """A value of a file for an error: short, whatever it is. Whole numbers of thousands of digits have no text."""
+    """A short text of a file's value, for errors. Python does not print integers of thousands of digits."""
     if isinstance(value, int) and value.bit_length() > 64:
         return f"a number of {value.bit_length()} bits"
     if isinstance(value, list | tuple) and len(value) <= 8 and not any(isinstance(e, list | tuple) for e in value):

@@ -1,7 +1,7 @@
-"""The two files that say what a policy's numbers mean: `policy.json` of ours, `robot.json` beside another library's.
+"""Reads the two files that define a policy's numbers: our policy.json, and robot.json beside another library's files.
 
-One reader for whoever runs a policy and whoever enforces its contract: what one of them refuses, the other does too.
-Knows neither policies nor torch, and looks at the names of the outermost keys alone.
+Agent and actuator use this one reader, so both refuse the same files. It needs neither policies nor torch. Only the
+outermost keys are checked.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KEYS = {
     "plans",
     "weights",
 }
-OPTIONAL = {"prediction", "training_steps", "executed"}  # see `Trained`; the first checkpoints say none of them
+OPTIONAL = {"prediction", "training_steps", "executed"}  # see `Trained`; the first checkpoints have none of them
 ROBOT_KEYS = {"dt_ms", "action"}
 ROBOT_OPTIONAL = {"name", "state", "cameras", "prompt", "plans", "unnorm_key", "openvla"}
 PAGE = "docs/checkpoints.md"

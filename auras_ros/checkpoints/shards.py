@@ -1,8 +1,8 @@
-"""The weights of a Hugging Face folder: one safetensors file, or several with an index that says what lies where.
+"""The weights of a Hugging Face folder: one safetensors file, or several with an index of tensors and files.
 
-A tensor is read when it is asked for, and one file is open at a time, so that a model larger than memory can be laid
-into its place. Index and files must say the same: a tensor that is missing, in another file, in two, or listed nowhere
-is refused by name.
+A tensor is read on demand, and one file is open at a time, so that a model larger than memory can be copied to its
+place. Index and files must agree: a tensor that is missing, in the wrong file, in two files or not in the index is
+refused by name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from auras_ros.checkpoints.tensors import PICKLE_SUFFIXES, check_file, check_fin
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 KINDS = {"BF16": torch.bfloat16, "F16": torch.float16}  # safetensors' names of half precision
-SUFFIX = ".safetensors"  # what the digest of a folder covers
+SUFFIX = ".safetensors"  # of the files that a folder's digest covers
 
 
 class Shards(Mapping[str, Tensor]):
@@ -38,7 +38,7 @@ class Shards(Mapping[str, Tensor]):
         self._open: tuple[Path, Any] | None = None
 
     def renamed(self, names: Mapping[str, str]) -> Shards:
-        """The tensors by other names: the new one -> the one here."""
+        """The same tensors under other names: new name -> name here."""
         made = copy(self)
         made._places = {new: self._places[name] for new, name in names.items()}
         return made
@@ -55,7 +55,7 @@ class Shards(Mapping[str, Tensor]):
     def __getitem__(self, name: str) -> Tensor:
         path, stored = self._places[name]
         if self._open is None or self._open[0] != path:
-            self._open = None  # before the next one is opened
+            self._open = None  # close this file before the next one is opened
             self._open = path, _opened(path)
         with refusing(f"{self.origin(name)} cannot be read", SafetensorError, OSError, RuntimeError):
             tensor: Tensor = self._open[1].get_tensor(stored)
@@ -72,7 +72,7 @@ class Shards(Mapping[str, Tensor]):
         return found
 
     def origin(self, name: str) -> str:
-        """Where a tensor stands, or would be looked for, for errors."""
+        """A tensor's place, for errors, even if the tensor is missing."""
         path, stored = self._places.get(name, (self.folder, name))
         return f"{path}: tensor '{stored}'"
 
@@ -81,10 +81,10 @@ def _located(folder: Path) -> dict[str, Path]:
     """Every tensor's file, file by file."""
     if (folder / INDEX).is_file():
         if (folder / WHOLE).is_file():
-            raise CheckpointError(f"{folder}: has both {WHOLE} and {INDEX}; which of them is meant, it does not say")
+            raise CheckpointError(f"{folder}: has both {WHOLE} and {INDEX}, and it is unclear which one is meant")
         return _by_index(folder)
     if not (folder / WHOLE).is_file():
-        raise CheckpointError(f"{folder}: neither {WHOLE} nor {INDEX}{pickle_hint(folder)}")
+        raise CheckpointError(f"{folder}: has neither {WHOLE} nor {INDEX}{pickle_hint(folder)}")
     return dict.fromkeys(_names(folder / WHOLE), folder / WHOLE)
 
 
@@ -96,13 +96,13 @@ def _by_index(folder: Path) -> dict[str, Path]:
     for name, file in listed.items():
         if not isinstance(file, str) or Path(file).name != file or file in ("", ".", ".."):
             raise CheckpointError(f"{index}: weight_map: '{name}': {file!r} is not a file of this folder")
-        if Path(file).suffix != SUFFIX and Path(file).suffix not in PICKLE_SUFFIXES:  # those are refused as such
+        if Path(file).suffix != SUFFIX and Path(file).suffix not in PICKLE_SUFFIXES:  # pickles are refused later
             raise CheckpointError(f"{index}: weight_map: '{name}': {file!r} does not end in {SUFFIX}")
     for file in sorted(set(listed.values())):
         path = folder / file
         if not path.is_file():
             missing = next(name for name, each in listed.items() if each == file)
-            raise CheckpointError(f"{path}: file not found, though {INDEX} has tensor '{missing}' in it")
+            raise CheckpointError(f"{path}: file not found, but {INDEX} lists tensor '{missing}' in it")
         for name in _names(path):
             if name in found:
                 raise CheckpointError(f"{path}: tensor '{name}' is also in {found[name].name}")
@@ -111,10 +111,10 @@ def _by_index(folder: Path) -> dict[str, Path]:
         if name not in listed:
             raise CheckpointError(f"{path}: tensor '{name}' is not in {INDEX}")
         if listed[name] != path.name:
-            raise CheckpointError(f"{path}: tensor '{name}' should be in {listed[name]}, says {INDEX}")
+            raise CheckpointError(f"{path}: tensor '{name}' should be in {listed[name]} according to {INDEX}")
     for name, file in listed.items():
         if name not in found:
-            raise CheckpointError(f"{folder / file}: tensor '{name}' is missing, though {INDEX} has it there")
+            raise CheckpointError(f"{folder / file}: tensor '{name}' is missing, but {INDEX} lists it there")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Reading weights from a file that nobody vouches for: safetensors only, every tensor checked before it is used."""
+"""Reads weights from untrusted files: safetensors only, every tensor checked before it is used."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PICKLE_STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x0
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """What is written to `path` in here names it where it cannot be: a full disk alone does not say which file."""
+    """An OSError while writing path names it; the error for a full disk alone does not."""
     try:
         yield
     except SafetensorError as error:
@@ -33,7 +33,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """All tensors of a safetensors file. Raises CheckpointError; a pickle is refused without being opened as one."""
+    """All tensors of a safetensors file. Raises CheckpointError; a pickle is refused without being unpickled."""
     check_file(path)
     with refusing(f"{path}: not a readable safetensors file", SafetensorError, OSError):
         tensors: dict[str, Tensor] = load_file(path)
@@ -43,7 +43,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def check_file(path: Path) -> None:
-    """That a file may be read as safetensors: it is there, and no pickle. Raises CheckpointError."""
+    """Check that a file may be read as safetensors: it exists and is not a pickle. Raises CheckpointError."""
     if path.suffix.lower() in PICKLE_SUFFIXES:
         raise CheckpointError(f"{path}: pickled weights can run code when loaded and are refused; use safetensors")
     if not path.is_file():
@@ -51,11 +51,11 @@ def check_file(path: Path) -> None:
     with path.open("rb") as file:
         start = file.read(4)
     if start.startswith(PICKLE_STARTS):
-        raise CheckpointError(f"{path}: is a pickle in spite of its name and is refused; use safetensors")
+        raise CheckpointError(f"{path}: is a pickle despite its name and is refused; use safetensors")
 
 
 def pickle_hint(folder: Path) -> str:
-    """What an error says of a pickle that stands where other weights are looked for."""
+    """The end of an error message if a pickle lies where other weights are expected."""
     pickles = sorted(path.name for path in folder.glob("*") if path.suffix in PICKLE_SUFFIXES)
     return f"; {pickles[0]} is a pickle and is refused" if pickles else ""
 
@@ -67,8 +67,8 @@ def check_finite(tensor: Tensor, what: str) -> None:
 
 
 def fill(module: nn.Module, tensors: Mapping[str, Tensor], path: Path, origin: Mapping[str, str] = NOWHERE) -> None:
-    """Copy tensors into a module, one at a time, in its own types. origin: what errors call a tensor, by its name here;
-    else it is one of `path`. Raises CheckpointError."""
+    """Copy tensors into a module, one at a time, in the module's types. origin: our name -> what errors call the
+    tensor; without it they name `path`. Raises CheckpointError."""
     wanted = module.state_dict(keep_vars=True)
     check_shapes(wanted, tensors, path, origin)
     with torch.no_grad():
@@ -81,7 +81,7 @@ def fill(module: nn.Module, tensors: Mapping[str, Tensor], path: Path, origin: M
 def check_shapes(
     wanted: Mapping[str, Tensor], tensors: Mapping[str, Tensor], path: Path, origin: Mapping[str, str] = NOWHERE
 ) -> None:
-    """That there is a tensor for each that is wanted, and of its shape as far as that is known without reading. Raises
+    """Check that every wanted tensor is there, and no other, with its shape if that is known without reading. Raises
     CheckpointError."""
     if missing := sorted(wanted.keys() - tensors.keys()):
         raise CheckpointError(f"{_what(missing[0], path, origin)} is missing")

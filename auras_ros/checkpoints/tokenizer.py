@@ -1,4 +1,4 @@
-"""A folder's tokenizer.json, read by the `tokenizers` library (extra `language`), which runs nothing of it."""
+"""Reads a folder's tokenizer.json with the `tokenizers` library (extra `language`), which executes nothing from it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 TOKENIZER = "tokenizer.json"
-TOKENIZER_BYTES = 64 << 20  # twice the largest that is published
+TOKENIZER_BYTES = 64 << 20  # twice the largest published one
 
 
 class PromptError(ValueError):
@@ -14,7 +14,7 @@ class PromptError(ValueError):
 
 
 def read_tokenizer(path: Path) -> Any:
-    """A `tokenizers.Tokenizer` that neither pads nor cuts. Raises PromptError, naming the file."""
+    """A `tokenizers.Tokenizer` that neither pads nor truncates. Raises PromptError, naming the file."""
     try:
         from tokenizers import Tokenizer
     except ImportError as error:

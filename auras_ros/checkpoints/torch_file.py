@@ -1,7 +1,7 @@
-"""The zip file that torch.save writes: what its pickle says (`inert`), and the tensors that lie beside it.
+"""Reads the zip file that torch.save writes: its pickle as data (`inert`), and the tensors beside it.
 
-Nothing of the file is ever executed. A tensor is read when it is asked for, and only as much of the file as it says it
-has; what does not fit is refused by the tensor's name.
+Nothing of the file is ever executed. A tensor is read on demand, and only the bytes that it declares. A tensor that
+does not fit is refused by name.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ STORAGES = {
     "BoolStorage": torch.bool,
 }
 TENSOR, PARAMETER = Name("torch._utils", "_rebuild_tensor_v2"), Name("torch._utils", "_rebuild_parameter")
-UNLIKE = AttributeError, LookupError, TypeError, ValueError  # of a recipe that is none of a tensor
+UNLIKE = AttributeError, LookupError, TypeError, ValueError  # of a recipe that does not make a tensor
 PICKLE = "data.pkl"
 MOST_PICKLE_BYTES = 1 << 28
 MOST_NUMBERS, MOST_DIMENSIONS = 1 << 48, 16  # of a tensor
 
 
 class TorchFile:
-    """value: what the file's pickle says, inert. Use as a context manager. Raises CheckpointError."""
+    """value: the content of the file's pickle, inert. Use as a context manager. Raises CheckpointError."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        no_zip = zipfile.BadZipFile, NotImplementedError, ValueError  # of an unknown version, of no text
+        no_zip = zipfile.BadZipFile, NotImplementedError, ValueError  # unknown version; name is not text
         with (
             refusing(f"{path}: is not a zip file as torch.save writes it", *no_zip),
             refusing(f"{path}: cannot be read", OSError),
@@ -63,7 +63,7 @@ class TorchFile:
         self._zip.close()
 
     def tensors(self, values: Mapping[str, Any]) -> LazyTensors:
-        """Those of the values that are tensors, read when they are asked for."""
+        """The values that are tensors, read on demand."""
         found = {name: recipe for name, value in values.items() if (recipe := _tensor(value)) is not None}
         return LazyTensors(self, found)
 
@@ -73,14 +73,14 @@ class TorchFile:
 
     @staticmethod
     def item_bytes(recipe: PickledObject) -> int:
-        """Of one number; 1 where the storage is none that is known, which reading refuses."""
+        """Bytes of one number; 1 if the storage type is unknown, which `read` refuses."""
         identity, kind = recipe.args[0].identity, None
         if isinstance(identity, tuple) and len(identity) > 1 and isinstance(identity[1], Name):
             kind = identity[1].name
         return STORAGES[kind].itemsize if kind in STORAGES else 1
 
     def read(self, name: str, recipe: PickledObject) -> Tensor:
-        """One tensor. Raises CheckpointError by its name; floats that are not finite too."""
+        """Read one tensor. Raises CheckpointError, naming it; also if it holds NaN or infinity."""
         with refusing(f"{self.path}: tensor '{name}' is not one that is supported", *UNLIKE):
             storage, offset, size, stride = recipe.args[:4]
             kind, key, count = storage.identity[1].name, storage.identity[2], storage.identity[4]
@@ -116,7 +116,7 @@ class TorchFile:
             return self._root, read(bytes(self._bytes(PICKLE, None, "pickle")))
 
     def _bytes(self, name: str, size: int | None, what: str) -> bytearray:
-        """size: how many bytes it must have; at most MOST_PICKLE_BYTES where that is not known."""
+        """size: the exact number of bytes; None: unknown, at most MOST_PICKLE_BYTES."""
         try:
             info = self._zip.getinfo(self._root + name)
         except KeyError:
@@ -133,7 +133,7 @@ class TorchFile:
 
 
 class LazyTensors(Mapping[str, Tensor]):
-    """Tensors by name, each read from the file whenever it is asked for."""
+    """Tensors by name, each read from the file on every access."""
 
     def __init__(self, file: TorchFile, recipes: Mapping[str, PickledObject]) -> None:
         self._file, self._recipes = file, recipes
@@ -142,7 +142,7 @@ class LazyTensors(Mapping[str, Tensor]):
         return self._file.read(name, self._recipes[name])
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Without reading the tensor. Raises CheckpointError where there is none of this name."""
+        """The shape, without reading the tensor. Raises CheckpointError if there is no tensor of this name."""
         if name not in self._recipes:
             raise CheckpointError(f"{self._file.path}: tensor '{name}' is missing")
         size = self._recipes[name].args[2]
@@ -153,7 +153,7 @@ class LazyTensors(Mapping[str, Tensor]):
         return size
 
     def side(self, name: str, dimension: int) -> int:
-        """One number of the shape. Raises CheckpointError where the tensor has fewer dimensions."""
+        """One number of the shape. Raises CheckpointError if the tensor has fewer dimensions."""
         shape = self.shape(name)
         if len(shape) <= dimension:
             wanted = f"at least {dimension + 1} dimensions"
@@ -161,15 +161,15 @@ class LazyTensors(Mapping[str, Tensor]):
         return shape[dimension]
 
     def check_bytes(self, names: Iterable[str]) -> None:
-        """That these tensors are not more than the file holds, before any of them is read: a file may call one storage
-        by any number of names. Raises CheckpointError."""
+        """Check, before any is read, that these tensors are not larger than the file: a file may give one storage any
+        number of names. Raises CheckpointError."""
         total, held = 0, self._file.size_bytes
         for name in names:
             if name in self._recipes:
                 total += math.prod(self.shape(name)) * self._file.item_bytes(self._recipes[name])
                 if total > held:
                     raise CheckpointError(
-                        f"{self._file.path}: tensor '{name}': with it the tensors are more than the {held} bytes of "
+                        f"{self._file.path}: tensor '{name}': it makes the tensors larger than the {held} bytes of "
                         f"the file: several are one and the same part of it"
                     )
 
@@ -184,7 +184,7 @@ class LazyTensors(Mapping[str, Tensor]):
 
 
 def _tensor(value: Any) -> PickledObject | None:
-    """What describes a tensor, or None where it is none."""
+    """The recipe of a tensor, or None if the value is not a tensor."""
     if isinstance(value, PickledObject) and value.of == PARAMETER and isinstance(value.args, tuple) and value.args:
         value = value.args[0]
     if not isinstance(value, PickledObject) or value.of != TENSOR:

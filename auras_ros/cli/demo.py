@@ -22,6 +22,7 @@ from auras_ros.live.referee.pictures import HEIGHT_PX, WIDTH_PX
 from auras_ros.live.referee.referee import Referee, RefereePhase
 from auras_ros.live.referee.summary import figures, table
 from auras_ros.live.referee.video import VideoFile, side_by_side
+from auras_ros.measure.cores import available
 from auras_ros.nodes.common import discovery
 from auras_ros.nodes.common.config import read_config
 from auras_ros.nodes.common.supervisor import Supervisor, SupervisorError
@@ -195,7 +196,7 @@ class _Play:
         quickest = with_period(replace(self.plan, generation=QUICKEST))
 
         def turn() -> bool:
-            if not callbacks.turn():
+            if not callbacks.spin_once():
                 raise DemoError("the referee receives nothing any more; see its messages above")
             for news in supervisor.poll():
                 self._progress.done()
@@ -258,7 +259,12 @@ def write(options: DemoOptions, plays: Sequence[DemoResult], learnt: Mapping[str
         found = figures(referee, play.measures)
         print(f"\nPush-T over ROS 2 topics, {play.title}{drift}", flush=True)
         print(table(referee, play.measures, play.deadline_ms), flush=True)
-        extra = {"plan": str(play.plan), "drift_px": play.drift_px, "scheduling": play.measures.scheduling}
+        extra = {
+            "plan": str(play.plan),
+            "drift_px": play.drift_px,
+            "scheduling": play.measures.scheduling,
+            "cores": available(),
+        }
         named = {"play": play.name} if play.name else {}
         rows += [{**named, **episode.row(), **extra} for episode in referee.episodes]
         summary |= {f"{play.name}_{key}" if play.name else key: value for key, value in found.items()}

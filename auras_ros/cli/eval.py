@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,13 +50,13 @@ def run(argv: list[str]) -> int:
     picture = options.out / PICTURE if options.out else None
     check_outputs(parser, {"--json": options.json, "--work": options.work, "--out": picture})
     with term_interrupts():
-        part, whole = (_merged(options), True) if options.merge else _played(options, parser)
+        part = _merged(options.merge) if options.merge else _played(options, parser)
     if part is None:
         kept = f"; {options.work} has all completed runs" if options.work else ""
         print(f"interrupted before the first group of seeds was done: no results{kept}")
         return INTERRUPTED
     _show(part, options)
-    return 0 if whole else INTERRUPTED
+    return INTERRUPTED if part.partial and not options.merge else 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -95,14 +94,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _merged(options: argparse.Namespace) -> EvaluationPart:
+def _merged(paths: Sequence[Path]) -> EvaluationPart:
     from auras_ros.evaluate.parts import EvaluationPart, merge
 
-    return merge([EvaluationPart.load(path) for path in options.merge])
+    return merge([EvaluationPart.load(path) for path in paths])
 
 
-def _played(options: argparse.Namespace, parser: argparse.ArgumentParser) -> tuple[EvaluationPart | None, bool]:
-    """The result, None if no group was completed; and whether all episodes were played."""
+def _played(options: argparse.Namespace, parser: argparse.ArgumentParser) -> EvaluationPart | None:
+    """The result, partial if not all episodes were played; None if no group was completed."""
     batch = min(64, -(-options.episodes // 4)) if options.batch is None else options.batch
     if options.episodes < 1 or options.seed < 0 or batch < 1:
         parser.error("--episodes and --batch must be at least 1 and --seed must not be negative")
@@ -140,28 +139,22 @@ def _played(options: argparse.Namespace, parser: argparse.ArgumentParser) -> tup
         campaign = Campaign(checkpoint, settings, batch, progress.say, work)
         whole = campaign.run(range(options.seed, options.seed + options.episodes))
     kept = {key: durations[key] for key in settings.durations_s}
-    return (EvaluationPart(settings, campaign.outcomes, kept, partial=not whole) if campaign.seeds else None), whole
+    return EvaluationPart(settings, campaign.outcomes, kept, partial=not whole) if campaign.seeds else None
 
 
 def _settings(options: argparse.Namespace) -> EvaluationSettings:
     """Raises SettingsError or PlanError, naming the option."""
     from auras_ros.evaluate.settings import SIMS, EvaluationSettings, cores_for
 
+    same = ("plan", "sim", "max_steps", "concurrency", "frame_steps", "device", "dtype", "actions")
     return EvaluationSettings(
         checkpoint="",
-        plan=options.plan,
-        sim=options.sim,
+        **{name: getattr(options, name) for name in same},
         drift_px=SIMS.get(options.sim, 0.0) if options.drift_px is None else options.drift_px,
-        max_steps=options.max_steps,
         waits=options.wait_for_first,
         modes=tuple(options.modes.split(",")),
         clocks=tuple(options.clock.split(",")),
-        concurrency=options.concurrency,
-        frame_steps=options.frame_steps,
-        device=options.device,
-        dtype=options.dtype,
         cores=cores_for(options.cores, options.device),
-        actions=options.actions,
     )
 
 
@@ -201,6 +194,7 @@ def _given(text: str | None, settings: EvaluationSettings) -> dict[str, FrameDur
     """Durations from a list or a file; None if none are given. Raises OSError, or SettingsError if the file is invalid
     or was measured with another plan, concurrency or checkpoint (once that is known).
     """
+    from auras_ros.evaluate.parts import EvaluationPart
     from auras_ros.evaluate.settings import SettingsError, parse_durations
     from auras_ros.measure.durations import FrameDuration
 
@@ -210,19 +204,13 @@ def _given(text: str | None, settings: EvaluationSettings) -> dict[str, FrameDur
         return {key: FrameDuration(seconds) for key, seconds in parse_durations(text).items()}
     if not Path(text).is_file():
         raise SettingsError(f"durations: no file {text}")
-    try:
-        report = json.loads(Path(text).read_text())
-        measured = {"device": "cpu", "dtype": "auto", "cores": 0, **report["settings"]}  # defaults for old reports
-        theirs = {name: measured[name] for name in ("plan", "concurrency", "checkpoint", "device", "dtype", "cores")}
-        durations = {key: FrameDuration(**each) for key, each in report["durations"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise SettingsError(f"durations: {text}: not a report of `auras eval`: {error!r}") from error
-    for name, its in theirs.items():
-        mine = getattr(settings, name)
+    part = EvaluationPart.load(Path(text))
+    for name in ("plan", "concurrency", "checkpoint", "device", "dtype", "cores"):
+        mine, its = getattr(settings, name), getattr(part.settings, name)
         if mine != its and mine != "" and its != 0:
             hint = f"measure again, or give --cores {its}" if name == "cores" else "measure again"
             raise SettingsError(f"durations: {text}: measured with {name} {its}, not {mine}; {hint}")
-    return durations
+    return dict(part.durations)
 
 
 def _seconds(durations: Mapping[str, FrameDuration]) -> dict[str, float]:

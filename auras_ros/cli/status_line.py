@@ -46,7 +46,7 @@ def _subscribed(namespace: str) -> Generator[None, None, None]:
         node.create_subscription(String, "pusht/status", statistics.table, ros.QoSProfile(depth=10))
         while True:
             for _ in range(CALLBACKS):
-                if not callbacks.turn(0.0):
+                if not callbacks.spin_once(0.0):
                     raise RuntimeError("its executor is broken")
             now_s = time.monotonic()
             if now_s - printed_s >= every_s:

@@ -43,10 +43,8 @@ def run(argv: list[str]) -> int:
     parser = _parser()
     options = parser.parse_args(argv)
     make_folder(parser, "--out", options.out)
-    ours = {"--work": options.work, "--out": options.out / "tune.png"}
-    if options.config:
-        ours["--config"] = options.out / "tuned.yaml"
-    check_outputs(parser, {**ours, "--json": options.json})
+    tuned, picture = options.out / "tuned.yaml" if options.config else None, options.out / "tune.png"
+    check_outputs(parser, {"--work": options.work, "--out": picture, "--config": tuned, "--json": options.json})
     template: _Template | None = None
     if options.config is not None:
         try:
@@ -126,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
 def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Progress) -> tuple[Search, Explore]:
     """Raises PlanError, or SettingsError naming the setting."""
     from auras_ros.evaluate.episode_runner import Task
-    from auras_ros.evaluate.settings import SIMS, SettingsError, check_max_steps, check_seeds, cores_for, parse_plan
+    from auras_ros.evaluate.settings import SIMS, SettingsError, check_episodes, cores_for, parse_plan
     from auras_ros.evaluate.tuner.bayes import bayes
     from auras_ros.evaluate.tuner.record import EpisodeStore
     from auras_ros.evaluate.tuner.requirements import Requirements
@@ -134,11 +132,8 @@ def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Pro
     from auras_ros.evaluate.tuner.space import Space
     from auras_ros.evaluate.tuner.trials import Trials, TrialSettings
 
-    if options.sim not in SIMS:
-        raise SettingsError(f"sim: no {options.sim!r}; known: {', '.join(SIMS)}")
-    check_max_steps(options.max_steps)
     played = FRESH + options.confirm if options.confirm else options.episodes
-    check_seeds(range(options.seed, options.seed + played))
+    check_episodes(options.sim, options.max_steps, range(options.seed, options.seed + played))
     if options.batch < 1 or options.frame_steps < 0 or (options.trials is not None and options.trials < 1):
         raise SettingsError("batch and trials must be at least 1, frame_steps must not be negative")
     base = parse_plan(options.plan).named(checkpoint.first_plan)

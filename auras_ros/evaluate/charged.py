@@ -107,7 +107,6 @@ class _TimedWorker:
 
     def __init__(self, worker: Worker, frames: FrameClock, durations_ns: Iterator[int]) -> None:
         self._worker, self._frames, self._durations_ns = worker, frames, durations_ns
-        self._emits = worker.emits
         self._ends_ns: int | None = None
 
     def soonest_ns(self, now_ns: int) -> int:
@@ -134,5 +133,5 @@ class _TimedWorker:
         self._worker.begin(seen, now_ns)
         self._worker.run()
         self._ends_ns = now_ns + next(self._durations_ns)
-        runners.frames += int(self._emits)
+        runners.frames += int(self._worker.emits)
         return True

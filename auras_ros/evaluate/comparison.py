@@ -9,7 +9,7 @@ from typing import Any
 from auras_ros.evaluate.charged import DURATIONS
 from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.settings import EvaluatedMode, EvaluationSettings
-from auras_ros.report.statistics import mean, paired_by_seed, quantile, wilson
+from auras_ros.report.statistics import mean, paired_by_seed, quantile, success_fields
 from auras_ros.sim.pusht import CONTROL_DT_MS
 
 Outcomes = Mapping[tuple[str, str], ModeResult]  # (clock, name of the contender)
@@ -29,8 +29,6 @@ def rows(settings: EvaluationSettings, outcomes: Outcomes) -> list[dict[str, Any
 def _row(
     settings: EvaluationSettings, clock: str, contender: EvaluatedMode, outcome: ModeResult, seq: ModeResult | None
 ) -> dict[str, Any]:
-    trials = len(outcome.episodes)
-    low, high = wilson(outcome.successes, trials)
     frame_ms = settings.frame_steps * CONTROL_DT_MS
     if clock == "charged":
         frame_ms = settings.durations_s[DURATIONS[contender.plan.mode][-1]] * 1e3  # type: ignore[assignment]
@@ -41,11 +39,8 @@ def _row(
         "clock": clock,
         "cores": settings.cores,
         "plan": str(contender.plan),
-        "success": outcome.successes / trials,
+        **success_fields(outcome.won.values()),
         "successes": outcome.successes,
-        "episodes": trials,
-        "low": low,
-        "high": high,
         **(_NOTHING if contender.name == BASELINE else _difference(outcome, seq)),
         "frame_ms": frame_ms,
         "chunks_per_s": outcome.chunks / (outcome.steps * CONTROL_DT_MS / 1e3),

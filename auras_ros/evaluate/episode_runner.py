@@ -26,9 +26,8 @@ class LockstepError(RuntimeError):
 
 @dataclass(frozen=True)
 class Task:
-    """What is played. drift_px: how far the tee moves each control step; success_coverage: None is the table's own
-    default for that drift. waits: the table stands still until the first chunk, as the live table does; otherwise time
-    runs from the start, and a schedule's first frames cost steps.
+    """What is played. drift_px: how far the tee moves each control step. waits: the table stands still until the first
+    chunk, as the live table does; otherwise time runs from the start, and a schedule's first frames cost steps.
 
     seam, blend_ms, ensemble_decay: how a chunk follows another, see `action.ActionStream`. ticks_per_step: actuator
     ticks in a control step. The table takes the command of the tick at which its step begins, as it takes the newest
@@ -38,7 +37,6 @@ class Task:
 
     drift_px: float = 0.0
     max_steps: int = 300
-    success_coverage: float | None = None
     waits: bool = False
     seam: str = "switch"
     blend_ms: float = 0.0
@@ -46,7 +44,7 @@ class Task:
     ticks_per_step: int = 1
 
     def world(self) -> PushTWorld:
-        return PushTWorld(self.drift_px, self.success_coverage)
+        return PushTWorld(self.drift_px)
 
     def stream(self, contract: Contract, max_age_ms: float) -> ActionStream:
         """Raises ContractError, naming the option, and ValueError if the ticks do not fill a step."""
@@ -67,7 +65,6 @@ class EpisodeRunner:
         task: Task,
         seed: int,
         plain: bool,
-        world: PushTWorld,
         now_ns: int,
         seams: Seams | None = None,
     ) -> None:
@@ -75,15 +72,15 @@ class EpisodeRunner:
         require(contract.names == NAMES, f"the world's channels are {NAMES}, the policy's {contract.names}")
         dt_ms = contract.dt_ms
         require(dt_ms == CONTROL_DT_MS, f"the world's step is {CONTROL_DT_MS} ms, the policy's {dt_ms}")
-        self.seed, self._task, self._plain, self._world = seed, task, plain, world
+        self.seed, self._task, self._plain, self._world = seed, task, plain, task.world()
         self._dt_ns = contract.dt_ns
         self._assembler = Assembler(checkpoint.spec, dt_ms, dt_ms, 0.0)
         self._stream = task.stream(contract, checkpoint.horizon * dt_ms)
         span_ns, tick_ns = checkpoint.horizon * contract.dt_ns, self._stream.tick_ns
         self._watch = None if seams is None else SeamWatch(contract, tick_ns, span_ns, seams)
         self._next_tick_ns = now_ns
-        world.reset(seed)
-        verdict = self._stream.arm(now_ns, world.agent)
+        self._world.reset(seed)
+        verdict = self._stream.arm(now_ns, self._world.agent)
         require(verdict.ok, f"seed {seed}: arming refused: {verdict.detail}")
         self.episode = EpisodeRecord(seed, False, 0, 0.0)
         self._started = not task.waits

@@ -46,7 +46,7 @@ class EpisodeRunners:
         self._checkpoint, self.task = checkpoint, task
         self.dt_ns = checkpoint.contract.dt_ns
         self._reach_ns = checkpoint.spec.history * max(self.dt_ns, checkpoint.spec.dt_ns)
-        self._runners = [EpisodeRunner(checkpoint, task, seed, plain, task.world(), start_ns, seams) for seed in seeds]
+        self._runners = [EpisodeRunner(checkpoint, task, seed, plain, start_ns, seams) for seed in seeds]
         self.finished: list[EpisodeRecord] = []
         self._outcome = ModeResult()
         self._rows: dict[int, Latched] = {}  # the newest observation of each episode
@@ -100,18 +100,14 @@ class EpisodeRunners:
         return self._latched
 
     def take(self, emission: Emission | None, now_ns: int) -> None:
-        """Offer everything that a frame has finished."""
+        """Give each living episode its row of every chunk that a frame has finished."""
         for each in () if emission is None else emission.every:
-            self.offer(each, now_ns)
-
-    def offer(self, emission: Emission, now_ns: int) -> None:
-        """Give each living episode its row of a chunk."""
-        if len(emission.actions) != len(self._runners):
-            raise LockstepError(f"{len(emission.actions)} rows of actions for {len(self._runners)} episodes")
-        for row, runner in self.living().items():
-            chunk = to_chunk(emission, _IDENTITY, row)
-            runner.offer(chunk, now_ns)
-            self._outcome.aged(chunk.provenance.context_age_ns)
+            if len(each.actions) != len(self._runners):
+                raise LockstepError(f"{len(each.actions)} rows of actions for {len(self._runners)} episodes")
+            for row, runner in self.living().items():
+                chunk = to_chunk(each, _IDENTITY, row)
+                runner.offer(chunk, now_ns)
+                self._outcome.aged(chunk.provenance.context_age_ns)
 
     def tick(self, now_ns: int) -> None:
         """One control step of all living episodes."""

@@ -71,7 +71,6 @@ def run_episodes(
     plan: str,
     seeds: Iterable[int],
     execute_steps: int,
-    drift_px: float = 0.0,
     max_steps: int = 300,
     report: Callable[[list[EpisodeRecord]], None] = lambda episodes: None,
     batch: int = BATCH,
@@ -88,7 +87,7 @@ def run_episodes(
         report([*done, *runners.finished])
 
     for group in grouped(seeds, batch):
-        task, timing = Task(drift_px, max_steps), Paused(execute_steps)
+        task, timing = Task(max_steps=max_steps), Paused(execute_steps)
         done += play(checkpoint, Plan(plan), group, task, timing, watch=watch).episodes
     return done
 

@@ -17,8 +17,6 @@ from auras_ros.evaluate.settings import EvaluationSettings, SettingsError
 from auras_ros.measure.durations import FrameDuration
 from auras_ros.report.result import Report
 
-NAME = "eval"
-
 
 @dataclass(frozen=True)
 class EvaluationPart:
@@ -43,7 +41,7 @@ class EvaluationPart:
             "seeds": _words(self.seeds),
             "episodes": {f"{clock}/{name}": packed(outcome) for (clock, name), outcome in self.outcomes.items()},
         }
-        return Report(NAME, made, summary(made), more)
+        return Report("eval", made, summary(made), more)
 
     @classmethod
     def load(cls, path: Path) -> EvaluationPart:
@@ -95,13 +93,11 @@ _COUNTS = ("frames", "chunks", "holds", "refused")
 
 
 def unpacked(seeds: Sequence[int], raw: Mapping[str, str]) -> ModeResult:
-    counts = [_numbers(raw[name]) for name in ("steps", *_COUNTS)]
-    coverage = [float(word) for word in raw["best_coverage"].split()]
-    columns = zip(seeds, raw["success"], coverage, *counts, strict=True)
-    episodes = [
-        EpisodeRecord(seed, success == "1", steps, best, frames, chunks, holds, refused)
-        for seed, success, best, steps, frames, chunks, holds, refused in columns
-    ]
+    """The columns of `packed`, in the order of EpisodeRecord's fields."""
+    won, coverage = (bit == "1" for bit in raw["success"]), map(float, raw["best_coverage"].split())
+    counts = [_numbers(raw[name]) for name in _COUNTS]
+    columns = zip(seeds, won, _numbers(raw["steps"]), coverage, *counts, strict=True)
+    episodes = [EpisodeRecord(*column) for column in columns]
     return ModeResult(episodes, _numbers(raw["staleness_steps"]), _numbers(raw["context_age_ns"]))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -63,16 +63,10 @@ class EvaluationSettings:
     actions: int = 0
 
     def __post_init__(self) -> None:
-        _known("sim", (self.sim,), tuple(SIMS))
-        _known("modes", self.modes, MODES)
-        _known("clocks", self.clocks, CLOCKS)
-        check_max_steps(self.max_steps)
-        for name in ("frame_steps", "concurrency"):
-            if getattr(self, name) < 1:
-                raise SettingsError(f"{name}: must be at least 1, got {getattr(self, name)}")
-        for name in ("cores", "actions"):
-            if getattr(self, name) < 0:
-                raise SettingsError(f"{name}: must not be negative, got {getattr(self, name)}")
+        check_episodes(self.sim, self.max_steps)
+        _check_some("modes", self.modes, MODES)
+        _check_some("clocks", self.clocks, CLOCKS)
+        check_least(self, frame_steps=1, concurrency=1, cores=0, actions=0)
         if not 0 <= self.drift_px < MAX_DRIFT_PX:
             raise SettingsError(f"drift_px: must be in [0, {MAX_DRIFT_PX:g}), got {self.drift_px}")
         parse_plan(self.plan)
@@ -130,16 +124,32 @@ class EvaluationSettings:
                 raise SettingsError(f"parts differ in {key}: {mine.get(key)} and {theirs.get(key)}{hint}")
 
 
+def check_known(name: str, given: Iterable[str], known: Collection[str]) -> None:
+    """Raises SettingsError, naming the first that is not known."""
+    for one in given:
+        if one not in known:
+            raise SettingsError(f"{name}: no {one!r}; known: {', '.join(known)}")
+
+
+def check_least(options: object, **least: int) -> None:
+    """Raises SettingsError, naming the option, if a value is below its minimum."""
+    for name, value in least.items():
+        if getattr(options, name) < value:
+            raise SettingsError(f"{name}: must be at least {value}, got {getattr(options, name)}")
+
+
+def check_episodes(sim: str, max_steps: int, seeds: range = range(1)) -> None:
+    """Raises SettingsError, naming what cannot be played."""
+    check_known("sim", [sim], SIMS)
+    if not 1 <= max_steps <= REQUESTS_PER_EPISODE:
+        raise SettingsError(f"max_steps: must be in [1, {REQUESTS_PER_EPISODE}], got {max_steps}")
+    check_seeds(seeds)
+
+
 def check_seeds(seeds: range) -> None:
     """Raises SettingsError for seeds out of range."""
     if seeds.start < 0 or seeds.stop > SEEDS:
         raise SettingsError(f"seed: must be in [0, {SEEDS - 1}], got {seeds.start} to {seeds.stop - 1}")
-
-
-def check_max_steps(max_steps: int) -> None:
-    """Raises SettingsError."""
-    if not 1 <= max_steps <= REQUESTS_PER_EPISODE:
-        raise SettingsError(f"max_steps: must be in [1, {REQUESTS_PER_EPISODE}], got {max_steps}")
 
 
 def cores_for(given: int | None, device: str) -> int:
@@ -172,8 +182,7 @@ def parse_durations(text: str) -> dict[str, float]:
     durations: dict[str, float] = {}
     for word in text.split(","):
         key, _, value = (part.strip() for part in word.partition("="))
-        if key not in known:
-            raise SettingsError(f"durations: no {key!r}; known: {', '.join(known)}")
+        check_known("durations", [key], known)
         try:
             durations[key] = float(value)
         except ValueError:
@@ -181,10 +190,8 @@ def parse_durations(text: str) -> dict[str, float]:
     return durations
 
 
-def _known(name: str, given: tuple[str, ...], known: tuple[str, ...]) -> None:
-    for one in given:
-        if one not in known:
-            raise SettingsError(f"{name}: no {one!r}; known: {', '.join(known)}")
+def _check_some(name: str, given: tuple[str, ...], known: tuple[str, ...]) -> None:
+    check_known(name, given, known)
     if not given or len(set(given)) < len(given):
         raise SettingsError(f"{name}: expected each once and at least one, got {', '.join(given) or 'none'}")
 

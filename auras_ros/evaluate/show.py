@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros.report.picture import COLOURS, canvas, tidy, whiskers
-from auras_ros.report.table import Column, Row, in_columns, points
+from auras_ros.report.table import Column, Row, grouped_by, in_columns, points
 
 
 def success_columns(other: str, diff: str, low: str, high: str, digits: int = 0) -> tuple[Column, ...]:
@@ -55,12 +55,11 @@ def table(rows: Sequence[Row]) -> str:
 
 def draw(rows: Sequence[Row], title: str, path: Path) -> None:
     """Write a PNG: a row of three panels for each clock."""
-    clocks = list(dict.fromkeys(row["clock"] for row in rows))
+    clocks = grouped_by(rows, "clock")
     with canvas(path, (11, 0.6 + 2.9 * len(clocks))) as figure:
         figure.suptitle(title, fontsize=10)
         panels = figure.subplots(len(clocks), 3, squeeze=False)
-        for line, clock in zip(panels, clocks, strict=True):
-            of_clock = [row for row in rows if row["clock"] == clock]
+        for line, ((clock,), of_clock) in zip(panels, clocks.items(), strict=True):
             for panel, axes in zip((_success, _difference, _staleness), line, strict=True):
                 panel(axes, of_clock)
                 tidy(axes)
@@ -68,9 +67,10 @@ def draw(rows: Sequence[Row], title: str, path: Path) -> None:
 
 
 def _success(axes: Any, rows: Sequence[Row]) -> None:
+    modes, shares = [row["mode"] for row in rows], [row["success"] for row in rows]
+    colours = [COLOURS[mode] for mode in modes]
+    axes.bar(modes, shares, 0.6, color=colours, yerr=whiskers(rows, "success"), capsize=4)
     for i, row in enumerate(rows):
-        axes.bar(row["mode"], row["success"], color=COLOURS[row["mode"]], width=0.6)
-        axes.errorbar(row["mode"], row["success"], yerr=whiskers(row, "success"), fmt="none", ecolor="black", capsize=4)
         axes.text(i, row["high"] + 0.02, f"{row['success']:.1%}", ha="center", fontsize=8)
     axes.set(title=f"success, 95 % Wilson, n = {rows[0]['episodes']}", ylim=(0, 1.12))
 
@@ -80,7 +80,7 @@ def _difference(axes: Any, rows: Sequence[Row]) -> None:
     for row in rows:
         if row["diff"] is not None and row["mode"] != "seq":
             percent = {name: 100 * row[name] for name in ("diff", "diff_low", "diff_high")}
-            span = whiskers(percent, "diff", "diff_low", "diff_high")
+            span = whiskers([percent], "diff", "diff_low", "diff_high")
             axes.errorbar([row["mode"]], [percent["diff"]], span, fmt="o", color=COLOURS[row["mode"]], capsize=4)
     axes.set(title="success minus that of seq, same seeds, points")
     axes.margins(x=0.2)

@@ -1,4 +1,4 @@
-"""A node that hears a robot's processes, on this host alone unless the user chose otherwise. What they print is kept
+"""A node that listens to a robot's processes, on this host only unless the user chose otherwise. Their output is kept
 for the error that ends them."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Spin = Callable[[Callable[[], bool], float], None]  # until the condition holds,
 
 @contextmanager
 def listening(name: str) -> Iterator[Node]:
-    """A node of whoever plays or measures. On this host only unless the user chose otherwise: it publishes actions."""
+    """A node for a play or a measurement. On this host only unless the user chose otherwise: it publishes actions."""
     with on_loopback():
         init(args=[])
         node = Node(name)

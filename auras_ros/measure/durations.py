@@ -21,7 +21,7 @@ from auras_ros.measure.cores import available, on_cores
 from auras_ros.measure.running import Running
 from auras_ros.pipeline.live import Frame
 from auras_ros.pipeline.modes import Executor
-from auras_ros.pipeline.plan import Plan
+from auras_ros.pipeline.plan import Plan, PlanError
 from auras_ros.pipeline.request import Latched
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.report.result import Say
@@ -39,6 +39,15 @@ class FrameDuration:
     n: int = 0
     p10_s: float | None = None
     p90_s: float | None = None
+
+
+def refusal(plan: Plan, frame_ns: int, horizon_ns: int) -> str:
+    """Why the agent would refuse a plan with frames this long; empty if it would not."""
+    try:
+        plan.check_horizon(plan.interval_ns(frame_ns), horizon_ns)
+    except PlanError as error:
+        return str(error).removeprefix("plan: ")
+    return ""
 
 
 def measure_durations(
@@ -64,7 +73,7 @@ def measure_durations(
     with on_cores(available() if cores is None else cores), ExitStack() as stack:
         runs: dict[str, _Run] = {}
         for label, plan in plans.items():
-            runs[label] = _Run(checkpoint, plan, _every_ns(plan, observation_ms), device)
+            runs[label] = _Run(checkpoint, plan, observation_ms, device)
             stack.callback(runs[label].executor.close)
         for number in range(rounds):
             for label, run in runs.items():
@@ -73,17 +82,12 @@ def measure_durations(
         return {key: duration for label, run in runs.items() for key, duration in run.result(label).items()}
 
 
-def _every_ns(plan: Plan, observation_ms: float) -> int:
-    """Interval of observations. 0 for par: all its workers must be busy while one is timed, so none may wait for an
-    observation of its own."""
-    return 0 if plan.mode == "par" else round(observation_ms * 1e6)
-
-
 class _Run:
     """One plan's executor, warmed up once and run live in each round, on random values."""
 
-    def __init__(self, checkpoint: Checkpoint, plan: Plan, observation_ns: int, device: str = "cpu") -> None:
-        self._observation_ns = observation_ns
+    def __init__(self, checkpoint: Checkpoint, plan: Plan, observation_ms: float, device: str = "cpu") -> None:
+        # all of par's workers must be busy while one is timed, so none may wait for an observation of its own
+        self._observation_ns = 0 if plan.mode == "par" else round(observation_ms * 1e6)
         policy = checkpoint.policy(plan.generation)
         self.executor: Executor = executor_on(device, checkpoint, policy, plan, NOISE_SEED, spaced=False)
         self._newest = example(checkpoint)

@@ -59,7 +59,9 @@ def draw(spans: Sequence[Span], recording: Recording, title: str, path: Path) ->
         _draw_lanes(below, shown, lanes, start, _ms(end, start))
         for axes in (above, below):
             _dress(axes, inside, start, end)
-        _number_frames(above, inside, start)
+        for frame in inside:
+            place, style = above.get_xaxis_transform(), {"fontsize": 9, "color": GREY}
+            above.text(_ms(frame.start_ns, start), 1.01, f"frame {frame.number}", transform=place, **style)
         below.set_xlabel("time, ms", fontsize=11)
         _head(figure, title)
 
@@ -70,7 +72,14 @@ def _head(figure: Figure, title: str) -> None:
     figure.subplots_adjust(left=LEFT, right=0.99, bottom=0.6 * inch, top=1 - HEAD_INCHES * inch, hspace=0.08)
     figure.text(LEFT, 1 - 0.32 * inch, title, fontsize=13, weight="bold")
     place = (LEFT - 0.008, 1 - 0.36 * inch)
-    figure.legend(handles=_legend(), loc="upper left", bbox_to_anchor=place, ncols=3, frameon=False, fontsize=10)
+    handles = [
+        Patch(color=PERCEPTION, label="perception"),
+        Patch(color=GENERATION, label="generation, all requests of the frame"),
+        Patch(color=COPY, label="copies from and to the host"),
+        Patch(color=CYCLE[0], label="generation stages of one request (a colour for each); dot: its chunk"),
+        Patch(color=LINE, label="request without a chunk before the trace ended"),
+    ]
+    figure.legend(handles=handles, loc="upper left", bbox_to_anchor=place, ncols=3, frameon=False, fontsize=10)
 
 
 def _ms(at_ns: int, start: int) -> float:
@@ -108,12 +117,6 @@ def _draw_requests(axes: Axes, requests: Sequence[RequestMark], start: int, end:
     axes.set_ylim(len(requests) - 0.4, -0.6)
 
 
-def _number_frames(axes: Axes, frames: Sequence[FrameMark], start: int) -> None:
-    for frame in frames:
-        text = f"frame {frame.number}"
-        axes.text(_ms(frame.start_ns, start), 1.01, text, fontsize=9, color=GREY, transform=axes.get_xaxis_transform())
-
-
 def _dress(axes: Axes, frames: Sequence[FrameMark], start: int, end: int) -> None:
     axes.set_xlim(0.0, _ms(end, start))
     for frame in frames:
@@ -121,13 +124,3 @@ def _dress(axes: Axes, frames: Sequence[FrameMark], start: int, end: int) -> Non
     axes.tick_params(axis="y", length=0)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
-
-
-def _legend() -> list[Patch]:
-    return [
-        Patch(color=PERCEPTION, label="perception"),
-        Patch(color=GENERATION, label="generation, all requests of the frame"),
-        Patch(color=COPY, label="copies from and to the host"),
-        Patch(color=CYCLE[0], label="generation stages of one request (a colour for each); dot: its chunk"),
-        Patch(color=LINE, label="request without a chunk before the trace ended"),
-    ]

@@ -1,8 +1,8 @@
-"""ACT's transformer as LeRobot has it (Zhao et al. 2023): pictures and state to a memory, a memory to actions.
+"""ACT's transformer as in LeRobot (Zhao et al. 2023): images and state to a memory, a memory to actions.
 
-Inference alone: the latent of the variational encoder is zero, as published, so its embedding is a constant and that
-encoder is not here. The memory is what an observation becomes; the decoder asks it once for the whole chunk. Parameter
-names are LeRobot's, but for the backbone, which is `models.resnet`'s. This module never normalises pixels.
+Inference only: the latent of the variational encoder is zero, as published, so its embedding is a constant and that
+encoder is not built. The memory is the encoded observation; the decoder reads it once for the whole chunk. Parameter
+names are LeRobot's, except those of the backbone, which are `models.resnet`'s. This module never normalises pixels.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ActConfig:
 
 
 class ActEncoderLayer(nn.Module):
-    """Tokens [B, T, width] with positions [1, T, width] -> [B, T, width]. Positions go into queries and keys alone."""
+    """Tokens [B, T, width] with positions [1, T, width] -> [B, T, width]. Positions go only into queries and keys."""
 
     def __init__(self, config: ActConfig) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class ActEncoderLayer(nn.Module):
 
 
 class ActDecoderLayer(nn.Module):
-    """Queries [B, H, width] that look at each other and at a memory [B, T, width] -> [B, H, width]."""
+    """Queries [B, H, width] that attend to each other and to a memory [B, T, width] -> [B, H, width]."""
 
     def __init__(self, config: ActConfig) -> None:
         super().__init__()
@@ -87,10 +87,10 @@ class ActDecoderLayer(nn.Module):
 
 
 class ActEncoder(nn.Module):
-    """Pictures [B, cameras, 3, h, w] and the newest state [B, D] -> memory [B, T, width].
+    """Images [B, cameras, 3, h, w] and the newest state [B, D] -> memory [B, T, width].
 
-    T: one token for the latent, one for the state if there is one, then the places of each camera's feature map, row
-    by row. image_px: (height, width) of the pictures, whose places' positions are computed once.
+    T: one token for the latent, one for the state if there is one, then the places of each camera's feature map, row by
+    row. image_px: (height, width) of the images; the positions of their places are computed once.
     """
 
     positions_2d: Tensor
@@ -112,7 +112,7 @@ class ActEncoder(nn.Module):
         self.register_buffer("positions_2d", positions_2d(height, width, config.width), persistent=False)
 
     def positions(self) -> Tensor:
-        """Of the memory's tokens, [1, T, width]."""
+        """Positions of the memory's tokens, [1, T, width]."""
         flat = self.encoder_1d_feature_pos_embed.weight
         return torch.cat([flat, self.positions_2d.repeat(self.cameras, 1).to(flat.dtype)])[None]
 
@@ -120,7 +120,7 @@ class ActEncoder(nn.Module):
         return chain(self.blocks(), images, state)
 
     def blocks(self) -> Blocks:
-        """Parts that follow one another, by name; the first takes (pictures, state), the last gives the memory."""
+        """Consecutive parts, by name; the first takes (images, state), the last gives the memory."""
         seeing = [(f"backbone.{name}", carrying(block)) for name, block in self.backbone.blocks()]
         layers = [(f"layers.{i}", self._layer(layer)) for i, layer in enumerate(self.layers)]
         flatten = carrying(lambda images: (images.flatten(0, 1),))
@@ -138,7 +138,7 @@ class ActEncoder(nn.Module):
 
 
 class ActDecoder(nn.Module):
-    """A memory [B, T, width] with its positions -> actions [B, horizon, actions], in one go."""
+    """A memory [B, T, width] with its positions -> actions [B, horizon, actions], in one pass."""
 
     def __init__(self, config: ActConfig, horizon: int, actions: int) -> None:
         super().__init__()
@@ -157,9 +157,9 @@ class ActDecoder(nn.Module):
 
 
 def positions_2d(height: int, width: int, size: int) -> Tensor:
-    """Sinusoids of the places of a map, row by row: float32 [height * width, size], rows in the first half.
+    """Sinusoidal positions of the places of a map, row by row: float32 [height * width, size], rows in the first half.
 
-    A place counts from 1 and is scaled so that the last one is two pi; DETR's encoding (Carion et al. 2020).
+    Places count from 1 and are scaled so that the last one is two pi: DETR's encoding (Carion et al. 2020).
     """
     steps = torch.arange(size // 2, dtype=torch.float32)
     frequency = TEMPERATURE ** (2 * (steps // 2) / (size // 2))

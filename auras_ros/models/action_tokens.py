@@ -1,8 +1,7 @@
-"""Between token ids and actions: 256 bins of a channel's range, as OpenVLA and as LLaRA's RT-2 number them.
+"""Token ids to actions and back: 256 bins of a channel's range, numbered as in OpenVLA and in LLaRA's RT-2.
 
-Decoding stays on the device and reads nothing back. An id that is no action's decodes to the nearest that is, as the
-published decoders of OpenVLA do. Nothing here knows what a channel means: that is the
-contract's matter.
+Decoding stays on the device and reads nothing back. An id that is not an action decodes to the nearest one that is, as
+in the published decoders of OpenVLA. The contract says what a channel means, not this module.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ class ActionTokens(Protocol):
     def decode(self, ids: Tensor) -> Tensor: ...
 
     def encode(self, actions: Tensor) -> Tensor:
-        """The ids nearest to the actions; what lies outside the range becomes its end."""
+        """The ids nearest to the actions; values outside the range are clipped to its ends."""
         ...
 
 
 @dataclass(frozen=True)
 class ActionStatistics:
-    """Quantiles of each channel's training actions. Where `mask` is false the channel was not normalised.
+    """Quantiles of each channel's training actions. If `mask` is false, the channel was not normalised.
 
     Raises ValueError, naming the statistic and the channel by its number.
     """
@@ -70,9 +69,9 @@ class ActionStatistics:
 class OpenVlaTokens:
     """The last 256 ids of the vocabulary, counted down (Kim et al. 2024, section 3.2): id = vocabulary - number.
 
-    Numbers 1 to 256 are those of 256 edges spaced evenly from -1 to 1, which have 255 bins between them: number 256
-    is reached by the value 1 alone, and decodes like 255. A number stands for its bin's centre, which q01 and q99
-    bring back to physical units. vocabulary: of the tokenizer, 32000, not the embedding's, which is padded.
+    Numbers 1 to 256 are 256 edges, spaced evenly from -1 to 1, with 255 bins between them. Only the value 1 has number
+    256, which decodes like 255. A number stands for its bin's centre, which q01 and q99 scale back to physical units.
+    vocabulary: of the tokenizer, 32000, not of the embedding, which is padded.
     """
 
     def __init__(self, statistics: ActionStatistics, vocabulary: int = 32000) -> None:
@@ -91,14 +90,14 @@ class OpenVlaTokens:
         return moved
 
     def decode(self, ids: Tensor) -> Tensor:
-        """Raises ValueError for another number of channels."""
+        """Raises ValueError if the number of channels differs."""
         _check_channels(ids, len(self._low))
         number = (self.vocabulary - ids).clamp(1, BINS - 1)
         centre = (2 * number - 1).double() / (BINS - 1) - 1
         return torch.where(self._normalised, 0.5 * (centre + 1) * self._span + self._low, centre)
 
     def encode(self, actions: Tensor) -> Tensor:
-        """Raises ValueError for another number of channels."""
+        """Raises ValueError if the number of channels differs."""
         _check_channels(actions, len(self._low))
         actions = actions.double()
         scaled = torch.where(self._normalised, 2 * (actions - self._low) / self._span - 1, actions)
@@ -131,13 +130,13 @@ class Rt2Tokens:
         return moved
 
     def decode(self, ids: Tensor) -> Tensor:
-        """Raises ValueError for another number of channels."""
+        """Raises ValueError if the number of channels differs."""
         _check_channels(ids, len(self._lower))
         share = (ids - self.ids.start).clamp(0, self._last).double() / self._last
         return self._lower + share * self._span
 
     def encode(self, actions: Tensor) -> Tensor:
-        """Raises ValueError for another number of channels."""
+        """Raises ValueError if the number of channels differs."""
         _check_channels(actions, len(self._lower))
         share = ((actions.double() - self._lower) / self._span).clamp(0, 1)
         return self.ids.start + (share * self._last).round().long()

@@ -1,6 +1,6 @@
-"""Networks in parts that follow one another, by name, so that an executor can spread them over frames.
+"""Networks in consecutive parts, by name, so that an executor can spread them over frames.
 
-A block takes the tensors that the one before it returned, and returns those of the next.
+A block takes the tensors that the one before it returned, and returns those for the next.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ Blocks = list[tuple[str, Block]]
 
 
 def alone(body: Callable[[Tensor], Tensor]) -> Block:
-    """What takes and gives one tensor, as a block."""
+    """A function of one tensor that returns one tensor, as a block."""
     return lambda x: (body(x),)
 
 
 def carrying(block: Block) -> Block:
-    """The block with what it does not look at, the last tensor, handed on behind what it returns."""
+    """The block, with a last tensor that it does not use passed on behind its results."""
     return lambda *carried: (*block(*carried[:-1]), carried[-1])
 
 
 def chain(blocks: Iterable[tuple[str, Block]], *carried: Tensor) -> Tensor:
-    """All of them one after another: the first tensor that the last one returns."""
+    """Run all blocks in order; returns the first tensor of the last one."""
     for _, block in blocks:
         carried = block(*carried)
     return carried[0]
 
 
 def named(**modules: nn.Module) -> nn.Sequential:
-    """Modules one after another, whose parameters go by these names."""
+    """Consecutive modules whose parameters have these names."""
     return nn.Sequential(OrderedDict(modules))

@@ -26,8 +26,8 @@ def conv_block(inputs: int, outputs: int, kernel: int, groups: int) -> nn.Sequen
 
 
 class FilmResidualBlock(nn.Module):
-    """Two convolutions and a shortcut; between the two, the condition [B, C] scales and shifts each channel (FiLM),
-    or shifts it alone."""
+    """Two convolutions and a shortcut; between the two, the condition [B, C] scales and shifts each channel (FiLM), or
+    only shifts it."""
 
     def __init__(
         self, inputs: int, outputs: int, condition: int, kernel: int, groups: int, film: str = "scale_shift"
@@ -53,8 +53,8 @@ class FilmResidualBlock(nn.Module):
 @dataclass(frozen=True)
 class UnetSizes:
     """down_dims: channels of each scale, multiples of `groups`. kernel: odd. step_width: of the timestep's embedding.
-    film: "scale_shift" or "shift". final_groups: of the last block, `groups` unless given (published code has 8 there
-    whatever the others have). Raises ValueError, naming the size."""
+    film: "scale_shift" or "shift". final_groups: of the last block, `groups` unless given (published code always has 8
+    there). Raises ValueError, naming the size."""
 
     down_dims: Sequence[int] = (512, 1024, 2048)
     kernel: int = 5
@@ -77,14 +77,14 @@ class UnetSizes:
 
     @property
     def last_groups(self) -> int:
-        """Of the last block."""
+        """Groups of the last block."""
         return self.groups if self.final_groups is None else self.final_groups
 
 
 class DiffusionUnet1d(nn.Module):
     """(noisy actions [B, horizon, actions], timestep [B], condition [B, condition]) -> [B, horizon, actions].
 
-    The horizon is a multiple of `horizon_multiple`.
+    The horizon must be a multiple of `horizon_multiple`.
     """
 
     def __init__(self, actions: int, condition: int, sizes: UnetSizes) -> None:

@@ -1,8 +1,8 @@
 """The transformer of Diffusion Policy (Chi et al. 2023, section 3.1): the noise network of DP and DP-plus.
 
 Noisy actions are the tokens of a decoder with causal self-attention; the timestep and the observation steps are the
-memory that it attends to. Parameter names are those of the published code, so that its weights fit by name. For
-inference: there is no dropout here.
+memory that it attends to. Parameter names are those of the published code, so that its weights fit by name. Inference
+only: there is no dropout.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class DenoiserAttention(nn.Module):
         self.out_proj = nn.Linear(width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Each token sees itself and the tokens before it."""
+        """Each token attends to itself and to the tokens before it."""
         query, key, value = self._split(F.linear(x, self.in_proj_weight, self.in_proj_bias), 3)
         return self._join(F.scaled_dot_product_attention(query, key, value, is_causal=True))
 
     def look_at(self, x: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
-        """Each token t sees the memory tokens s where `mask` [T, S] is 0; where it is -inf it does not."""
+        """Each token t attends to the memory tokens s where `mask` [T, S] is 0, not to those where it is -inf."""
         width = x.shape[-1]
         (query,) = self._split(F.linear(x, self.in_proj_weight[:width], self.in_proj_bias[:width]), 1)
         key, value = self._split(F.linear(memory, self.in_proj_weight[width:], self.in_proj_bias[width:]), 2)
@@ -49,7 +49,7 @@ class DenoiserAttention(nn.Module):
 
 
 class DenoiserDecoderLayer(nn.Module):
-    """Self-attention, attention to the memory, two linear layers; normalised before each, added after each."""
+    """Self-attention, attention to the memory, two linear layers; each with a norm before and a residual after."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class DenoiserDecoderLayer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Layers one after another."""
+    """Consecutive layers."""
 
     def __init__(self, layers: int, width: int, heads: int) -> None:
         super().__init__()
@@ -80,9 +80,9 @@ class Decoder(nn.Module):
 class DiffusionTransformer(nn.Module):
     """(noisy actions [B, horizon, actions], timestep [B], condition [B, condition]) -> [B, horizon, actions].
 
-    `condition` holds `observations` steps one after another, each a token. Action t sees the timestep and the
-    observation steps 0 to t, as published: the first action does not see the second observation. Raises ValueError,
-    naming the size.
+    `condition` holds `observations` steps in order, each a token. Action t attends to the timestep and the observation
+    steps 0 to t, as published: the first action does not see the second observation. Raises ValueError, naming the
+    size.
     """
 
     memory_mask: Tensor

@@ -1,9 +1,8 @@
-"""What the action expert of a flow matching policy is given: the public context as one tensor, and how it is read.
+"""The input of a flow matching policy's action expert: the public context as one tensor, and how it is unpacked.
 
-It holds the keys and values of pictures and prompt in every layer, the robot's state where the expert takes it, and
-which of the prefix's tokens are there. Prompts are filled up to a fixed length, so that one of another length is no
-other shape: what is filled up is masked and counts in no position, which is as if it were not there. Nothing here
-computes a network.
+It holds the keys and values of images and prompt in every layer, the robot's state if the expert takes it, and a mask
+of the prefix's tokens. Prompts are padded to a fixed length, so that shapes do not depend on the prompt. Padding is
+masked and counts in no position, as if it were not there. Nothing here computes a network.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class PrefixKV(NamedTuple):
 
 
 def padded(state: Tensor, numbers: int, model: str) -> Tensor:
-    """State [B, D], filled up with zeros to so many numbers. Raises ValueError where it has more."""
+    """State [B, D], padded with zeros to `numbers`. Raises ValueError if it has more."""
     missing = numbers - state.shape[-1]
     if missing < 0:
         raise ValueError(f"{model}: state: {state.shape[-1]} numbers, but the network takes {numbers}")
@@ -39,7 +38,7 @@ def pack(kept: list[Tensor], state: Tensor, valid: Tensor) -> Tensor:
 
 
 def unpack(context: Tensor, config: LlamaConfig, states: int) -> tuple[PrefixKV, Tensor]:
-    """-> (prefix, state [B, states]); config is of the decoder that keys and values are from."""
+    """-> (prefix, state [B, states]); config: of the decoder whose keys and values these are."""
     of_a_token = 2 * config.layers * config.kv_heads * config.size_of_head
     tokens = (context.shape[1] - states) // (of_a_token + 1)
     kept, state, valid = context.split([tokens * of_a_token, states, tokens], 1)
@@ -48,7 +47,7 @@ def unpack(context: Tensor, config: LlamaConfig, states: int) -> tuple[PrefixKV,
 
 
 def places(valid: Tensor) -> Tensor:
-    """Positions of the prefix's tokens, int64 [B, P]: only those that are there count."""
+    """Positions of the prefix's tokens, int64 [B, P]; only valid ones count."""
     return (valid.long().cumsum(1) - 1).clamp(min=0)
 
 
@@ -58,7 +57,7 @@ def places_after(valid: Tensor, tokens: int) -> Tensor:
 
 
 def visible_after(valid: Tensor, own: Tensor) -> Tensor:
-    """What the tokens that follow see of prefix and themselves, bool [B, 1, T, P + T]. own: bool [T, T]."""
+    """What the tokens after the prefix see of it and of themselves, bool [B, 1, T, P + T]. own: bool [T, T]."""
     tokens = len(own)
     before = valid[:, None].expand(-1, tokens, -1)
     return torch.cat([before, own.expand(len(valid), -1, -1)], 2)[:, None]

@@ -1,9 +1,9 @@
 """The action experts of the pi0 family (Black et al. 2024): small Gemmas that read another decoder's keys and values.
 
-Each layer attends to what the same layer of the large decoder kept of pictures and prompt, and to its own tokens; the
-large decoder never sees them, which is why its keys and values are made once for all steps. pi0's tokens are the
-robot's state and the noisy actions, with the time mixed into each action; pi0.5's are the actions alone, and the time
-moves the norms of every layer (`AdaptiveLayer`). An expert keeps nothing between calls and knows no number of steps.
+Each layer attends to its own tokens and to the keys and values of images and prompt in the same layer of the large
+decoder, which never sees the expert: these keys and values are computed once for all steps. pi0's tokens are the
+robot's state and the noisy actions, with the time mixed in; pi0.5's are the actions, and the time modulates the norms
+of every layer (`AdaptiveLayer`). An expert keeps nothing between calls and knows no number of steps.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TimedExpert(nn.Module):
     action_time_mlp_out: nn.Linear
 
     def timed(self, sample: Tensor, time: Tensor) -> Tensor:
-        """Each action with the time in it, [B, horizon, width]."""
+        """Each action with the time mixed in, [B, horizon, width]."""
         actions = self.action_in_proj(sample)
         when = time_embedding(time, actions.shape[-1]).to(sample.dtype)[:, None].expand(-1, sample.shape[1], -1)
         out: Tensor = self.action_time_mlp_out(F.silu(self.action_time_mlp_in(torch.cat([actions, when], -1))))
@@ -40,8 +40,8 @@ class TimedExpert(nn.Module):
 class ActionExpert(TimedExpert):
     """(noisy actions, time, state, prefix) -> velocity; horizon is the number of actions given.
 
-    Velocity is the derivative of the actions by time, which is 1 for noise and 0 for data: noise - data on the
-    straight paths that it is trained on. config.vocabulary is not used: there are no words here.
+    Velocity is the derivative of the actions with respect to time, which is 1 for noise and 0 for data: noise - data on
+    the straight paths of training. config.vocabulary is not used: there are no words here.
     """
 
     def __init__(self, config: LlamaConfig, state: int, actions: int) -> None:
@@ -65,13 +65,13 @@ class ActionExpert(TimedExpert):
         return velocity
 
     def embed(self, sample: Tensor, time: Tensor, state: Tensor) -> Tensor:
-        """The suffix: the state's token, then each action's with the time in it, [B, 1 + horizon, width]."""
+        """The suffix: the state's token, then each action's with the time mixed in, [B, 1 + horizon, width]."""
         return torch.cat([self.state_proj(state)[:, None], self.timed(sample, time)], 1)
 
 
 class AdaptiveRmsNorm(nn.Module):
-    """x / rms(x) * (1 + scale) + shift, in float32 at least, and a gate for what is added after it; all three linear
-    in the condition (Peebles and Xie 2023, with the root mean square for the norm)."""
+    """x / rms(x) * (1 + scale) + shift, in float32 at least, and a gate for the residual; all three are linear in the
+    condition (Peebles and Xie 2023, with the root mean square for the norm)."""
 
     def __init__(self, width: int, eps: float) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class AdaptiveRmsNorm(nn.Module):
 
 
 class AdaptiveLayer(nn.Module):
-    """A decoder layer whose norms and residuals the time moves."""
+    """A decoder layer whose norms and residuals are modulated by the time."""
 
     def __init__(self, config: LlamaConfig, layer: int) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class AdaptiveLayer(nn.Module):
 
 
 class AdaptiveExpert(nn.Module):
-    """pi0.5's: as `ActionExpert`, without the state, which its prompt holds, and with the time in every norm."""
+    """pi0.5's: like `ActionExpert`, without the state, which its prompt holds, and with the time in every norm."""
 
     def __init__(self, config: LlamaConfig, actions: int) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class AdaptiveExpert(nn.Module):
         self.action_out_proj = nn.Linear(width, actions)
 
     def forward(self, sample: Tensor, time: Tensor, _state: Tensor, prefix: PrefixKV) -> Tensor:
-        """sample [B, horizon, actions], time [B] -> velocity [B, horizon, actions]; actions see one another."""
+        """sample [B, horizon, actions], time [B] -> velocity [B, horizon, actions]; actions attend to one another."""
         x: Tensor = self.action_in_proj(sample)
         condition = self.time_mlp_in(time_embedding(time, self.config.width).to(sample.dtype))
         condition = F.silu(self.time_mlp_out(F.silu(condition)))
@@ -134,7 +134,7 @@ class AdaptiveExpert(nn.Module):
 def reading(
     prefix: PrefixKV, own: Tensor, config: LlamaConfig, dtype: torch.dtype
 ) -> tuple[tuple[Tensor, Tensor], Attend]:
-    """Rotary angles of tokens that follow the prefix, and their attention to it and, by `own` [T, T], to themselves."""
+    """Rotary angles of the tokens after the prefix, and their attention to it and, by `own` [T, T], to themselves."""
     angles = rotary(
         places_after(prefix.valid, len(own)), config.size_of_head, config.rope_theta, config.rope_scaling, dtype
     )
@@ -149,14 +149,14 @@ def reading(
 
 
 def check_width(config: LlamaConfig) -> None:
-    """Raise ValueError where sine and cosine of the time do not fit."""
+    """Raise ValueError if the width does not fit sine and cosine of the time."""
     if config.width < 4 or config.width % 2:
         raise ValueError(f"action expert: width: {config.width} is not even and at least 4: sine and cosine of time")
 
 
 def visible_to_suffix(tokens: int, device: torch.device) -> Tensor:
-    """What pi0's suffix sees of itself, bool [tokens, tokens]: the state's token, the first, itself alone; actions
-    everything."""
+    """What pi0's suffix sees of itself, bool [tokens, tokens]: the first token, the state's, sees only itself; actions
+    see everything."""
     place = torch.arange(tokens, device=device)
     return (place[:, None] > 0) | (place == 0)
 
@@ -164,7 +164,7 @@ def visible_to_suffix(tokens: int, device: torch.device) -> Tensor:
 def time_embedding(time: Tensor, width: int) -> Tensor:
     """Sines, then cosines of time [B] at width / 2 periods in geometric order: float64 [B, width].
 
-    In float64 because the shortest period turns hundreds of times over the unit interval.
+    In float64, because the shortest period repeats hundreds of times over the unit interval.
     """
     share = torch.arange(width // 2, device=time.device, dtype=torch.float64) / (width // 2 - 1)
     period = SHORTEST_PERIOD * (LONGEST_PERIOD / SHORTEST_PERIOD) ** share

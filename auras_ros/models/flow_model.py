@@ -1,7 +1,7 @@
-"""What pi0, pi0.5 and SmolVLA have in common: a language model whose keys and values an action expert reads.
+"""What pi0, pi0.5 and SmolVLA have in common: an action expert attends to a language model's keys and values.
 
-Perception runs the language model's layers over the prefix and keeps each layer's keys and values; with the robot's
-state and which of the prefix is there they are the public context, one tensor. Generation is the expert alone.
+Perception runs the language model's layers over the prefix and keeps each layer's keys and values. Together with the
+robot's state and the mask of the prefix they are the public context, one tensor. Generation runs only the expert.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from auras_ros.models.vision_language import SeeingLanguage
 
 
 class FlowModel(SeeingLanguage):
-    """`vision`, `projector` and `language` make the context of images, prompt and state; `expert` is the velocity.
+    """`vision`, `projector` and `language` make the context of images, prompt and state; `expert` gives the velocity.
     states: how many numbers of the robot's state the expert takes beside the prefix."""
 
     language: Llama
@@ -28,19 +28,19 @@ class FlowModel(SeeingLanguage):
 
     @property
     def dtype(self) -> torch.dtype:
-        """In which it computes; actions and contexts may come in another."""
+        """The type of the computation; actions and contexts may have another."""
         return self.expert.action_in_proj.weight.dtype
 
     def layer(self, index: int, x: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
-        """One layer over the whole prefix [B, P, width], of which `valid` [B, P] is there: what it hands on, and what
-        the expert's layer reads of it."""
+        """One layer over the whole prefix [B, P, width] with its mask `valid` [B, P]: the layer's output, and what the
+        expert's layer reads of it."""
         raise NotImplementedError
 
     def prefix_layer(self, index: int, x: Tensor, valid: Tensor, visible: Tensor) -> tuple[Tensor, Tensor]:
-        """The language model's layer over the prefix, of which `visible` [B, 1, 1 or P, P] is seen: what it hands on
-        and its keys and values, [B, 2, kv_heads, P, head_dim].
+        """The language model's layer over the prefix, of which `visible` [B, 1, 1 or P, P] is seen: its output, and its
+        keys and values [B, 2, kv_heads, P, head_dim].
 
-        Of the last layer only keys and values are computed, because nobody reads the rest: x comes back as it was.
+        The last layer computes only keys and values, because nothing reads the rest: x is returned unchanged.
         """
         each, config = self.language.layers[index], self.language.config
         assert isinstance(each, LlamaDecoderLayer)
@@ -64,7 +64,7 @@ class FlowModel(SeeingLanguage):
         return [*layers, ("context", self._context)]
 
     def velocity(self, sample: Tensor, time: Tensor, context: Tensor) -> Tensor:
-        """sample [B, horizon, actions], time [B] from 1, noise, to 0, data, context [B, C] -> as sample."""
+        """sample [B, horizon, actions], time [B] (1: noise, 0: data), context [B, C] -> velocity, like sample."""
         prefix, state = unpack(context.to(self.dtype), self.language.config, self.states)
         out: Tensor = self.expert(sample.to(self.dtype), time, state, prefix)
         return out.to(sample.dtype)
@@ -84,7 +84,7 @@ class FlowModel(SeeingLanguage):
 
 
 def check_keys(model: str, large: LlamaConfig, small: LlamaConfig) -> None:
-    """Raise ValueError, naming the size, where the expert cannot read the language model's keys."""
+    """Raise ValueError, naming the size, if the expert cannot read the language model's keys."""
     for name in ("layers", "kv_heads", "size_of_head", "rope_theta", "rope_scaling"):
         one, other = getattr(large, name), getattr(small, name)
         if one != other:

@@ -1,9 +1,9 @@
 """GPT-NeoX (Black et al. 2022) at Pythia's layout: the language model that TinyVLA encodes with.
 
-It takes embeddings, not token ids, because images come as embeddings, and it gives hidden states. It never decodes
+It takes embeddings, not token ids, because images come as embeddings, and it returns hidden states. It never decodes
 and keeps nothing between calls; the decoder with a cache is `llama`. Parameter names are those of the Hugging Face
-implementation without its `gpt_neox.` prefix, and query, key and value lie head by head in one matrix, as published.
-Attention is causal, so a token's hidden state depends on the tokens up to it alone.
+implementation without its `gpt_neox.` prefix. Query, key and value lie head by head in one matrix, as published.
+Attention is causal, so a token's hidden state depends only on the tokens up to it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Angles = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class GptNeoxConfig:
-    """Sizes of a model. hidden: width inside the linear layers. rotary_share: the part of each head that is turned.
+    """Sizes of a model. hidden: width inside the linear layers. rotary_share: the share of each head that is rotated.
 
-    head: with the scores of the next token, which an encoder has no use for. Raises ValueError, naming the size.
+    head: with the scores of the next token, which an encoder does not need. Raises ValueError, naming the size.
     """
 
     vocabulary: int
@@ -55,12 +55,12 @@ class GptNeoxConfig:
 
     @property
     def rotated(self) -> int:
-        """Channels of each head that carry the position, the first ones."""
+        """Rotated channels of each head, the first ones."""
         return int(self.head_dim * self.rotary_share)
 
 
 class NeoxAttention(nn.Module):
-    """Causal attention whose heads carry the position in their first channels alone."""
+    """Causal attention with rotary positions in the first channels of each head."""
 
     def __init__(self, config: GptNeoxConfig) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class NeoxAttention(nn.Module):
 
 
 class NeoxLayer(nn.Module):
-    """Attention and linear layers side by side on the same input, each behind a norm of its own; both are added."""
+    """Attention and linear layers in parallel on the same input, each with its own norm; both are added."""
 
     def __init__(self, config: GptNeoxConfig) -> None:
         super().__init__()
@@ -107,10 +107,10 @@ class GptNeox(nn.Module):
         self.embed_out = nn.Linear(config.width, config.vocabulary, bias=False) if config.head else None
 
     def blocks(self) -> Blocks:
-        """Parts that follow one another, by name; each takes what the one before it returns. Together: `forward`.
+        """Consecutive parts, by name; each takes what the one before it returns. Together: `forward`.
 
-        The last is the layers' last with the norm behind it. Each part recomputes its angles from the number of
-        tokens: handing them on would give them a batch that they do not have.
+        The last part is the last layer with the norm after it. Each part recomputes its angles from the number of
+        tokens: passed on, they would get a batch dimension that they do not have.
         """
         return [(f"layers.{i}", self._layer(i)) for i in range(len(self.layers))]
 

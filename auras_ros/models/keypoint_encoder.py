@@ -1,7 +1,7 @@
-"""A small image encoder that says where things are: convolutions, then the soft-argmax of each feature map.
+"""A small image encoder that locates things: convolutions, then the soft-argmax of each feature map.
 
-Trained on simulator keypoints first and frozen afterwards (train/pusht.py), so that the denoiser sees a settled
-input. It never normalises pixels itself: that is the checkpoint's preprocessing.
+It is trained on simulator keypoints first and then frozen (train/pusht.py), so that the denoiser's inputs do not change
+during its training. It never normalises pixels: that is the checkpoint's preprocessing.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class KeypointEncoder(nn.Module):
         return self._locate(*self._look_wider(self.fine(images)))
 
     def blocks(self) -> Blocks:
-        """Parts that follow one another, by name; each takes what the one before it returns. Together: `forward`."""
+        """Consecutive parts, by name; each takes what the one before it returns. Together: `forward`."""
         fine = [(f"fine.{i}", alone(block)) for i, block in enumerate(self.fine)]
         return [*fine, ("coarse", self._look_wider), ("head", self._whitened)]
 
     def _look_wider(self, fine: Tensor) -> tuple[Tensor, Tensor]:
-        """The fine maps, and beside them the coarse ones at the same size."""
+        """The fine maps, and the coarse ones at the same size."""
         return fine, F.interpolate(self.coarse(fine), size=fine.shape[-2:])
 
     def _locate(self, fine: Tensor, coarse: Tensor) -> Tensor:

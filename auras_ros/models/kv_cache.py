@@ -1,9 +1,8 @@
 """Keys and values of past tokens, kept between forwards.
 
-A forward says once which positions it is about (`at`) and gets an `Attend`: each layer hands it queries, keys and
-values and gets back what the queries see. Where keys lie and how they are read is the cache's own matter. A cache never
-knows of requests, of time, nor whether a kept key still belongs to what is seen now: its owner writes again from where
-on it is stale.
+A forward gives its positions once (`at`) and gets an `Attend`: each layer passes queries, keys and values to it and
+gets the attention's output. The cache decides where keys lie and how they are read. A cache knows neither requests nor
+time, nor whether a kept key still fits the current input: its owner writes again from the first stale position on.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 
 
 def within(mask: Tensor | None = None) -> Attend:
-    """Causal attention of the tokens of one forward to one another, with nothing kept. `mask`: bool [B or 1, T, T]."""
+    """Causal attention of the tokens of one forward to one another; nothing is kept. `mask`: bool [B or 1, T, T]."""
 
     def attend(_layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         if mask is None:
@@ -40,10 +39,10 @@ def attention(query: Tensor, key: Tensor, value: Tensor, visible: Tensor | None 
 
 
 class StaticKVCache:
-    """One block of memory for all layers, made once: `store` [layers, 2, B, heads_kv, length, head_dim].
+    """One block of memory for all layers, allocated once: `store` [layers, 2, B, heads_kv, length, head_dim].
 
-    A position is seen once it has been written, so a gap is never read. Capturable: no method reads a value back,
-    addresses never change.
+    A position is visible once it has been written, so a gap is never read. Capturable: no method reads a value back,
+    and addresses never change.
     """
 
     def __init__(
@@ -75,9 +74,9 @@ class StaticKVCache:
     def at(self, positions: Tensor, mask: Tensor | None = None) -> Attend:
         """The attention of one forward over `positions`: int64 [T] for every row, or [B, T]; each once in a row.
 
-        Each layer's keys and values are stored there; then query t sees every stored position up to its own.
-        `mask` (bool [B or 1, T, length]) takes away more where it is False, never all that a query sees. Raises
-        ValueError, naming the shape that does not fit.
+        Each layer's keys and values are stored there; then query t sees every stored position up to its own. `mask`
+        (bool [B or 1, T, length]) hides more where it is False, never all that a query sees. Raises ValueError, naming
+        the shape that does not fit.
         """
         self._check(positions, mask)
         shared = positions.dim() == 1

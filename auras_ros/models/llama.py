@@ -1,10 +1,9 @@
 """The Llama decoder (Touvron et al. 2023): the generation module of OpenVLA and of RT-2 in LLaVA's layout.
 
 It takes embeddings, not token ids, because images and prompt come as embeddings. Parameter names are those of the
-Hugging Face implementation without its `model.` prefix. It never keeps anything between calls: keys and values of
-past tokens are the cache's (`kv_cache`), which is given with each call. Attention is causal, so the hidden state of a
-token depends on the tokens up to it alone: one forward over the longest prefix holds those of every shorter one
-(Auras 4.2.3).
+Hugging Face implementation without its `model.` prefix. It keeps nothing between calls: keys and values of past tokens
+are in the cache (`kv_cache`), an argument of each call. Attention is causal, so a token's hidden state depends only on
+the tokens up to it: one forward over the longest prefix holds the hidden states of every shorter one (Auras 4.2.3).
 """
 
 from __future__ import annotations
@@ -26,9 +25,8 @@ GateActivation = Literal["silu", "gelu_tanh"]
 class LlamaConfig:
     """Sizes of a decoder. hidden: width inside the gated linear layers. head_dim: width / heads unless given.
 
-    tied: the head is the embedding. The last three are what Gemma does differently (`gemma`): the gate's activation,
-    norms that multiply by 1 + weight, and embeddings times the square root of the width. Raises ValueError, naming
-    the size.
+    tied: the head is the embedding. The last three are the differences of Gemma (`gemma`): the gate's activation, norms
+    that multiply by 1 + weight, and embeddings times the square root of the width. Raises ValueError, naming the size.
     """
 
     vocabulary: int
@@ -66,9 +64,9 @@ class LlamaConfig:
 
 
 class RmsNorm(nn.Module):
-    """x / sqrt(mean(x^2) + eps) * weight, in float32 at least whatever the type of x.
+    """x / sqrt(mean(x^2) + eps) * weight, in float32 at least, whatever the type of x.
 
-    offset: times 1 + weight, and rounded to the type of x after that product, not before it, as published (Gemma).
+    offset: multiply by 1 + weight, and round to the type of x after that product, not before it, as published (Gemma).
     """
 
     def __init__(self, width: int, eps: float, offset: bool = False) -> None:
@@ -85,9 +83,9 @@ class RmsNorm(nn.Module):
 
 
 class LlamaAttention(nn.Module):
-    """Attention with rotary positions and grouped heads; which tokens it sees is `attend`'s matter.
+    """Attention with rotary positions and grouped heads; `attend` decides which tokens it sees.
 
-    source: width of what keys and values are made of; the tokens' own unless given.
+    source: width of the input of keys and values; the tokens' own unless given.
     """
 
     def __init__(self, config: LlamaConfig, layer: int, source: int | None = None) -> None:
@@ -125,8 +123,8 @@ class GatedMlp(nn.Module):
 
 
 class LlamaDecoderLayer(nn.Module):
-    """Attention and gated linear layers; normalised before each, added after each. attending: what the attention is
-    given beside the tokens."""
+    """Attention and gated linear layers, each with a norm before and a residual after. attending: the attention's other
+    arguments."""
 
     def __init__(self, config: LlamaConfig, self_attn: LlamaAttention) -> None:
         super().__init__()
@@ -142,13 +140,13 @@ class LlamaDecoderLayer(nn.Module):
 
 
 class Llama(nn.Module):
-    """Embeddings [B, T, width] -> hidden states [B, T, width]; `logits` makes scores of them, `embed` the next input.
+    """Embeddings [B, T, width] -> hidden states [B, T, width]; `logits` gives their scores, `embed` the next input.
 
-    positions: int64 [T], or [B, T] where rows differ; 0 to T - 1 unless given. Without a cache the tokens see one
-    another alone, in the order given. With one they are stored at their positions, and see all that is stored up to
-    their own: a prefill, a single decoded token and the refresh of positions s to t are the same call. mask: as
-    `StaticKVCache.at` and `within` take it. places: what rotary angles are made of, where that is not the positions;
-    with tokens that are masked away, those behind them may count without them.
+    positions: int64 [T], or [B, T] if rows differ; 0 to T - 1 unless given. Without a cache the tokens see only one
+    another, in the order given. With one they are stored at their positions, and see everything that is stored up to
+    their own: a prefill, a single decoded token and the refresh of positions s to t are the same call. mask: as in
+    `StaticKVCache.at` and `within`. places: positions for the rotary angles if they differ from `positions`: tokens
+    after masked ones may be counted without them.
     """
 
     def __init__(self, config: LlamaConfig) -> None:
@@ -167,7 +165,7 @@ class Llama(nn.Module):
         mask: Tensor | None = None,
         places: Tensor | None = None,
     ) -> Tensor:
-        """The hidden states after the last layer, normalised: what `logits` takes."""
+        """The hidden states after the last layer, normalised: the input of `logits`."""
         if positions is None:
             positions = torch.arange(embeddings.shape[1], device=embeddings.device)
         attend = within(mask) if cache is None else cache.at(positions, mask)

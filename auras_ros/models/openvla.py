@@ -1,8 +1,8 @@
 """OpenVLA (Kim et al. 2024): DINOv2 and SigLIP joined by channel, a projector, Llama 2.
 
-Both encoders see the same picture, each normalised in its own way: images have six channels, DINOv2's three first.
-The prompt's first token (the beginning of the sentence) comes before the picture, the rest after it. What the tokens
-mean as actions is `action_tokens`' matter.
+Both encoders see the same image, each normalised in its own way: images have six channels, DINOv2's three first. The
+prompt's first token (the beginning of the sentence) comes before the image, the rest after it. `action_tokens` defines
+what the tokens mean as actions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from auras_ros.models.vision_language import VisionLanguage
 from auras_ros.models.vit import Vit, VitConfig
 
 IDS_BEFORE_IMAGE = 1
-PROMPT_END = 29871  # Llama's empty token: training prompts ended in it, so every prompt must
+PROMPT_END = 29871  # Llama's empty token: training prompts end in it, so every prompt must
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class OpenVlaConfig:
 
 
 class FusedVision(nn.Module):
-    """Images [N, 6, px, px] -> patch tokens [N, patches, features]: of the first three channels, of the last three.
+    """Images [N, 6, px, px] -> patch tokens [N, patches, features] of the first and of the last three channels, joined.
 
-    Raises ValueError where the two encoders do not cut a picture into the same patches.
+    Raises ValueError if the two encoders do not cut an image into the same patches.
     """
 
     def __init__(self, featurizer: Vit, fused_featurizer: Vit) -> None:
@@ -47,7 +47,7 @@ class FusedVision(nn.Module):
         self.features, self.patches = featurizer.features + fused_featurizer.features, featurizer.patches
 
     def blocks(self) -> Blocks:
-        """One encoder after the other: the second one's pixels go along, then the first one's patches."""
+        """One encoder after the other; first the second one's pixels are passed on, then the first one's patches."""
         first = [(f"featurizer.{name}", carrying(block)) for name, block in self.featurizer.blocks()]
         second = [(f"fused_featurizer.{name}", _beside_first(block)) for name, block in self.fused_featurizer.blocks()]
         (opening, start), (closing, end) = first[0], second[-1]
@@ -75,7 +75,7 @@ def build_openvla(config: OpenVlaConfig) -> VisionLanguage:
 
 def _halves(images: Tensor) -> tuple[Tensor, Tensor]:
     if images.dim() != 4 or images.shape[1] != 6:
-        raise ValueError(f"fused vision: images: {list(images.shape)}, expected [N, 6, px, px]: one picture, twice")
+        raise ValueError(f"fused vision: images: {list(images.shape)}, expected [N, 6, px, px]: one image, twice")
     return images[:, :3], images[:, 3:]
 
 

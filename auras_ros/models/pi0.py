@@ -1,11 +1,10 @@
-"""The pi0 layout (Black et al. 2024): SigLIP and Gemma read pictures and prompt, an action expert reads their keys and
+"""The pi0 layout (Black et al. 2024): SigLIP and Gemma process images and prompt, an action expert reads their keys and
 values.
 
-Pictures and prompt see one another in both directions and never what follows, so what the expert needs of them is one
-tensor: the keys and values of all layers, and which tokens are there. With the robot's state behind them, which enters
-with the actions, it is the public context. pi0.5 (Physical Intelligence 2025) is the same with `adaptive`: its state
-stands in the prompt, and the time in the expert's norms. Which pictures, which prompt and how many steps is the
-policy's matter.
+Images and prompt attend to one another in both directions and never to what follows, so the expert needs one tensor of
+them: the keys and values of all layers, and a mask of the tokens. Together with the robot's state, which enters with
+the actions, it is the public context. pi0.5 (Physical Intelligence 2025) is the same with `adaptive`: its state is in
+the prompt, and the time in the expert's norms. The policy chooses the images, the prompt and the number of steps.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from auras_ros.models.vit import Vit, VitConfig
 
 @dataclass(frozen=True)
 class Pi0Config:
-    """Both decoders have as many layers and keys of the same shape. state, actions: numbers of the robot's state and of
-    one action as the networks take them; robots with fewer fill up with zeros. adaptive: pi0.5, whose expert takes no
-    state. Raises ValueError, naming the size."""
+    """Both decoders have the same number of layers and keys of the same shape. state, actions: numbers of the robot's
+    state and of one action in the networks; for robots with fewer they are padded with zeros. adaptive: pi0.5, whose
+    expert takes no state. Raises ValueError, naming the size."""
 
     vision: VitConfig
     language: LlamaConfig
@@ -44,7 +43,7 @@ class Pi0Config:
 
 
 class Pi0(FlowModel):
-    """`vision`, `projector` and `language` make the context of images, prompt and state; `expert` is the velocity."""
+    """`vision`, `projector` and `language` make the context of images, prompt and state, `expert` the velocity."""
 
     def __init__(self, config: Pi0Config) -> None:
         vision, width = config.vision, config.language.width
@@ -57,13 +56,13 @@ class Pi0(FlowModel):
             self.expert = ActionExpert(config.expert, config.state, config.actions)
 
     def join(self, seen: Tensor, prompt: Tensor, there: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Patches of each row's cameras [batch * cameras, patches, width], then the prompt int64 [batch or 1, ids], of
-        which `there` (bool, as it) are there -> the prefix [batch, P, width] and which of it is there [batch, P]."""
-        batch = len(state)  # what is in it goes on to the expert
+        """Patches of each row's cameras [batch * cameras, patches, width], then the prompt int64 [batch or 1, ids] with
+        its mask `there` (bool, same shape) -> the prefix [batch, P, width] and its mask [batch, P]."""
+        batch = len(state)  # the state itself goes to the expert
         seen = seen.reshape(batch, -1, seen.shape[-1])
         pictures = torch.ones(seen.shape[:2], dtype=torch.bool, device=seen.device)
         return self.prefix(seen, prompt[:, :0], prompt), torch.cat([pictures, there.expand(batch, -1)], 1)
 
     def layer(self, index: int, x: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
-        """One layer over the whole prefix: what it hands on and its keys and values, [B, 2, kv_heads, P, head_dim]."""
+        """One layer over the whole prefix: its output, and its keys and values [B, 2, kv_heads, P, head_dim]."""
         return self.prefix_layer(index, x, valid, valid[:, None, None])

@@ -17,7 +17,7 @@ from auras_ros.models.vit import VitConfig
 
 # ViT-L/14 with 4 registers (Oquab et al. 2023, Darcet et al. 2024) and so400m/14 (Zhai et al. 2023), at OpenVLA's size.
 DINOV2_L = VitConfig(224, 14, 1024, 24, 16, 4096, class_token=True, registers=4, layer_scale=True)
-# Exact GELU, as OpenVLA was trained; the published SigLIP is of the tanh approximation.
+# Exact GELU, as OpenVLA was trained; the published SigLIP has the tanh approximation.
 SIGLIP_SO400M = VitConfig(224, 14, 1152, 27, 16, 4304)
 CLIP_L_336 = VitConfig(
     336, 14, 1024, 24, 16, 4096, "quick_gelu", True, True, pre_norm=True, patch_bias=False, norm_eps=1e-5
@@ -32,7 +32,7 @@ _TINY_SIGLIP = replace(SIGLIP_SO400M, image_px=28, width=48, depth=4, heads=3, h
 
 LLAMAS: Mapping[str, LlamaConfig] = {
     "llama2-7b": LlamaConfig(32000, 4096, 32, 32, 32, 11008, norm_eps=1e-5),
-    "llama-small": LlamaConfig(32064, 768, 12, 12, 12, 2048),  # of a size that a CPU runs
+    "llama-small": LlamaConfig(32064, 768, 12, 12, 12, 2048),  # small enough for a CPU
     "llama-tiny": LlamaConfig(512, 32, 3, 4, 2, 88),
 }
 # Both pad the vocabulary to 32064. OpenVLA's folder leaves the norm's eps at the implementation's 1e-6.
@@ -63,8 +63,8 @@ TINYVLAS: Mapping[str, TinyVlaConfig] = {
     "tinyvla-400m": TinyVlaConfig(CLIP_L_336, PYTHIAS["pythia-70m"]),
     "tinyvla-700m": TinyVlaConfig(CLIP_L_336, PYTHIAS["pythia-410m"]),
     "tinyvla-1.3b": TinyVlaConfig(CLIP_L_336, PYTHIAS["pythia-1b"]),
-    # The published three for a CPU: a quarter of the width and of the heads, a quarter as many layers (two at least),
-    # pictures of a third of the side, a small vocabulary.
+    # The published three for a CPU: a quarter of the width, of the heads and of the layers (at least two),
+    # images of a third of the side, a small vocabulary.
     **{
         f"{name}{QUARTER}": TinyVlaConfig(_QUARTER_CLIP, language, down_dims=(64, 128, 256), step_width=64)
         for name, language in (
@@ -77,7 +77,7 @@ TINYVLAS: Mapping[str, TinyVlaConfig] = {
     "tinyvla-tiny": TinyVlaConfig(_TINY_CLIP, PYTHIAS["pythia-tiny"], down_dims=(8, 16, 16), step_width=8),
 }
 
-# PaliGemma's language model at 3B (Gemma 2B) and the 300M expert that pi0 was published with; SigLIP as its authors
+# PaliGemma's language model at 3B (Gemma 2B) and the 300M expert of the published pi0; SigLIP as its authors
 # trained it (tanh GELU), its last layer.
 GEMMA_2B = gemma_config(257152, 2048, 18, 8, 1, 16384, 256)
 _GEMMA_300M = replace(GEMMA_2B, width=1024, hidden=4096)

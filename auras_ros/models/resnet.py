@@ -1,9 +1,9 @@
-"""ResNet18 in torchvision's layout, and the image encoder that Diffusion Policy makes of it.
+"""ResNet18 in torchvision's layout, and the image encoder of Diffusion Policy that is made of it.
 
 Parameter names are torchvision's (`conv1`, `bn1`, `layer1.0.conv1`, ...), so that published weights fit by name; the
-classifier is left out and torchvision is not needed. Group normalisation stands where batch normalisation stood
-(Chi et al. 2023, section 3.2), one group for 16 channels; networks that kept batch normalisation run with its
-statistics frozen. The encoder never normalises pixels nor crops: that is the checkpoint's preprocessing.
+classifier is left out and torchvision is not needed. Group normalisation replaces batch normalisation (Chi et al. 2023,
+section 3.2), one group for 16 channels; networks that kept batch normalisation run with its statistics frozen. The
+encoder neither normalises nor crops images: that is the checkpoint's preprocessing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ACTIVATIONS = ("none", "relu")
 
 
 class FrozenBatchNorm(nn.Module):
-    """Batch normalisation by its running statistics, as an affine map of each channel: [N, C, h, w]."""
+    """Batch normalisation with its running statistics, as an affine map of each channel: [N, C, h, w]."""
 
     weight: Tensor
     bias: Tensor
@@ -69,9 +69,9 @@ class BasicBlock(nn.Module):
 class ResNet18(nn.Module):
     """Images [N, 3, h, w] -> feature maps [N, channels, ceil(h / 32), ceil(w / 32)].
 
-    width: channels of the first layer, which every next one doubles, or of all four; 64 is the published network, 16
-    and 32 are small ones. depth: residual blocks of the four layers. norm: group or batch.
-    Raises ValueError, naming the size.
+    width: channels of the first layer (every next layer doubles them), or of all four; 64 is the published network, 16
+    and 32 are small ones. depth: residual blocks of the four layers. norm: group or batch. Raises ValueError, naming
+    the size.
     """
 
     def __init__(self, width: int | Sequence[int] = 64, depth: Sequence[int] = DEPTH, norm: str = "group") -> None:
@@ -96,7 +96,7 @@ class ResNet18(nn.Module):
         return pooled
 
     def blocks(self) -> Blocks:
-        """The parts that follow one another, by name: the stem and the residual blocks."""
+        """The consecutive parts, by name: the stem and the residual blocks."""
         parts = [("stem", alone(self.stem))]
         for name in (f"layer{layer + 1}" for layer in range(LAYERS)):
             layer: nn.Sequential = getattr(self, name)
@@ -121,8 +121,8 @@ def _check(widths: Sequence[int], depth: Sequence[int], norm: str) -> None:
 class SpatialSoftmax(nn.Module):
     """Feature maps [N, channels, h, w] -> the expected place of each keypoint, [N, 2 * keypoints]: x, y, x, y, ...
 
-    A 1 x 1 convolution makes one map for each keypoint; its softmax over the image is a distribution over places,
-    columns and rows counted from -1 to 1 (Finn et al. 2016; robomimic's layout, temperature 1).
+    A 1 x 1 convolution makes one map for each keypoint; its softmax over the image is a distribution over places, with
+    columns and rows from -1 to 1 (Finn et al. 2016; robomimic's layout, temperature 1).
     """
 
     def __init__(self, channels: int, keypoints: int = 32) -> None:
@@ -153,8 +153,8 @@ class ResNetEncoder(nn.Module):
     """Images [N, 3, h, w] -> features [N, features]: ResNet18, a pool, a linear layer (robomimic's visual core).
 
     pool: "spatial_softmax" over `keypoints` maps (Diffusion Policy: 32, hence 64 numbers) or "average". activation:
-    what follows the linear layer, "none" or "relu" (LeRobot). width, depth, norm: see `ResNet18`.
-    Raises ValueError, naming the size.
+    after the linear layer, "none" or "relu" (LeRobot). width, depth, norm: see `ResNet18`. Raises ValueError, naming
+    the size.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class ResNetEncoder(nn.Module):
         self.sizes |= {"depth": list(depth), "norm": norm, "activation": activation}
 
     def blocks(self) -> Blocks:
-        """Parts that follow one another, by name; each takes what the one before it returns."""
+        """Consecutive parts, by name; each takes what the one before it returns."""
         return [*self.backbone.blocks(), ("head", alone(self._head))]
 
     def forward(self, images: Tensor) -> Tensor:

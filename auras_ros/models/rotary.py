@@ -1,7 +1,7 @@
 """Rotary position embeddings (Su et al. 2021) in the Hugging Face Llama's half-split layout, with Llama 3's scaling.
 
-Nothing here is learned or kept: frequencies are recomputed in each forward, in float32. A table would lose its
-precision with a model that is cast, and its values with one that is made on the meta device and filled afterwards.
+Nothing here is learned or stored: frequencies are recomputed in each forward, in float32. A table would lose its
+precision if the model is cast, and its values if the model is made on the meta device and filled afterwards.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class RopeScaling:
     """Llama 3's stretching of long wavelengths (Grattafiori et al. 2024).
 
     Wavelengths above original_positions / low_freq_factor grow by `factor`, those below original_positions /
-    high_freq_factor stay, those between are mixed.
+    high_freq_factor stay, those between are interpolated.
     """
 
     factor: float
@@ -52,7 +52,7 @@ def rotary(
 
 
 def rotate(x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
-    """Queries or keys [B, heads, T, head_dim], each pair (i, i + head_dim / 2) turned by its angle."""
+    """Queries or keys [B, heads, T, head_dim], each pair (i, i + head_dim / 2) rotated by its angle."""
     cosine, sine = angles
     first, second = x.chunk(2, -1)
     return x * cosine + torch.cat([-second, first], -1) * sine

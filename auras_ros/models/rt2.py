@@ -1,7 +1,7 @@
-"""RT-2's way (Zitkovich et al. 2023) in LLaVA 1.5's layout, as LLaRA publishes it: CLIP, a projector, Llama.
+"""RT-2 (Zitkovich et al. 2023) in LLaVA 1.5's layout, as LLaRA publishes it: CLIP, a projector, Llama.
 
-The picture stands where the prompt has its image token; the ids before and after that are given apart. What the
-tokens mean as actions is `action_tokens`' matter.
+The image replaces the prompt's image token; the ids before and after it are separate arguments. `action_tokens` defines
+what the tokens mean as actions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from auras_ros.models.vit import Vit, VitConfig
 
 @dataclass(frozen=True)
 class Rt2Config:
-    """The two networks; the projector follows from them."""
+    """The two networks; the projector's sizes follow from them."""
 
     vision: VitConfig
     language: LlamaConfig

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 class Sinusoid(nn.Module):
     """Timesteps [B] -> [B, width]: sines, then cosines, of frequencies falling from 1 to 1/10000.
 
-    `width` is even and at least 4. The frequencies are no weights: they are not saved.
+    `width` is even and at least 4. The frequencies are not weights and are not saved.
     """
 
     frequencies: Tensor

@@ -1,14 +1,14 @@
-"""SmolVLA (Shukor et al. 2025): SmolVLM2's first layers read pictures, prompt and state, a narrow expert reads them.
+"""SmolVLA (Shukor et al. 2025): SmolVLM2's first layers process images, prompt and state, a narrow expert reads them.
 
-Pictures go through SigLIP's layers, are folded (each `fold` x `fold` patches become one token) and projected. The
-state is the last token of the prefix: it sees all of it, and nothing of it sees the state. The expert's layers
-alternate: some attend to the prefix's keys and values and to the actions before them, the others to the prefix alone,
-through projections of their own. Those depend on no step, so they are made once, with the context. Where tokens stand
-is the same as in `pi0`: only those that are there count.
+Images go through SigLIP's layers, are folded (each `fold` x `fold` patches become one token) and projected. The state
+is the last token of the prefix: it sees the whole prefix, and nothing in the prefix sees it. The expert's layers
+alternate: some attend to the prefix's keys and values and to the actions before them, the others only to the prefix,
+through projections of their own. Those do not depend on the step, so they are computed once, with the context.
+Positions are as in `pi0`: only valid tokens count.
 
-Two habits of the published code are kept: rotary frequencies are of base 10000 whatever SmolVLM2 was trained with, and
-the tokens around a picture are embedded without the factor that all other words have. One is not: transformers 4.55
-and later move SmolVLM2's picture positions by one patch in float32, though not in bfloat16, in which it was trained.
+Two details of the published code are kept: rotary frequencies have base 10000, whatever SmolVLM2 was trained with, and
+the tokens around an image are embedded without the factor of all other words. One is not: transformers 4.55 and later
+move SmolVLM2's image positions by one patch in float32, but not in bfloat16, its training type.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from auras_ros.models.vit import Vit, VitConfig
 
 @dataclass(frozen=True)
 class SmolVlaConfig:
-    """language: as many layers as are used. fold: sides of the squares of patches that become one token.
+    """language: with as many layers as are used. fold: side of the squares of patches that become one token.
 
-    self_attention_every: layers 0, n, 2n, ... of the expert see the actions too, the others the prefix alone; 1: all
-    do, 0: none. around: token ids before and after each picture. empty: pictures that are not there; of them the
-    prefix has the tokens around a picture alone. Raises ValueError, naming the size.
+    self_attention_every: layers 0, n, 2n, ... of the expert attend to the actions too, the others only to the prefix;
+    1: all do, 0: none. around: token ids before and after each image. empty: cameras without an image; the prefix has
+    only the tokens around it. Raises ValueError, naming the size.
     """
 
     vision: VitConfig
@@ -58,7 +58,7 @@ class SmolVlaConfig:
         if side % self.fold:
             raise ValueError(f"smolvla: fold: {self.fold} does not divide the {side} patches of a side")
         if unknown := [i for ids in self.around for i in ids if not 0 <= i < self.language.vocabulary]:
-            raise ValueError(f"smolvla: around: {unknown[0]} is no token of {self.language.vocabulary}")
+            raise ValueError(f"smolvla: around: {unknown[0]} is not a token of {self.language.vocabulary}")
         check_keys("smolvla", self.language, self.expert)
         if self.language.heads != self.expert.heads:
             heads = f"{self.language.heads} in the language model, {self.expert.heads} in the expert"
@@ -72,7 +72,7 @@ class SmolVlaConfig:
 class FoldProjector(nn.Module):
     """SigLIP's last norm, the folding and the projection: patches [..., P, features] -> [..., P / fold^2, width].
 
-    Times the square root of the width, as words are.
+    The result is multiplied by the square root of the width, like words.
     """
 
     def __init__(self, vision: VitConfig, fold: int, width: int) -> None:
@@ -89,13 +89,13 @@ class FoldProjector(nn.Module):
 
 
 class CrossAttention(LlamaAttention):
-    """Attention to the prefix alone; keys and values are made of the prefix's by `reread`."""
+    """Attention only to the prefix; `reread` makes its keys and values from the prefix's."""
 
     def __init__(self, config: LlamaConfig, layer: int) -> None:
         super().__init__(config, layer, config.kv_heads * config.size_of_head)
 
     def reread(self, kept: Tensor) -> Tensor:
-        """What the prefix has [B, 2, kv_heads, P, head_dim], keys turned already -> this layer's, of that shape."""
+        """The prefix's keys, already rotated, and values [B, 2, kv_heads, P, head_dim] -> this layer's, same shape."""
         joined = kept.transpose(2, 3).flatten(3)  # heads side by side
         parts = torch.stack([self.k_proj(joined[:, 0]), self.v_proj(joined[:, 1])], 1)
         out: Tensor = parts.unflatten(-1, (-1, self.head_dim)).transpose(2, 3)
@@ -111,8 +111,8 @@ class CrossAttention(LlamaAttention):
 
 
 class SmolExpert(TimedExpert):
-    """(noisy actions, time, state, prefix) -> velocity. An action sees those before it; in a cross-attention layer
-    the prefix alone."""
+    """(noisy actions, time, state, prefix) -> velocity. An action attends to those before it, in a cross-attention
+    layer only to the prefix."""
 
     def __init__(self, config: SmolVlaConfig) -> None:
         super().__init__()
@@ -129,12 +129,12 @@ class SmolExpert(TimedExpert):
         self.action_out_proj = nn.Linear(width, actions)
 
     def reread(self, layer: int, kept: Tensor) -> Tensor:
-        """What this layer reads of what the language model's layer has kept."""
+        """What this layer reads of the language model layer's keys and values."""
         each = self.layers[layer].self_attn
         return each.reread(kept) if isinstance(each, CrossAttention) else kept
 
     def forward(self, sample: Tensor, time: Tensor, _state: Tensor, prefix: PrefixKV) -> Tensor:
-        """sample [B, horizon, actions], time [B] -> velocity [B, horizon, actions]; prefix: as `reread`."""
+        """sample [B, horizon, actions], time [B] -> velocity [B, horizon, actions]; prefix: from `reread`."""
         x, expert = self.timed(sample, time), self.config.expert
         place = torch.arange(x.shape[1], device=x.device)
         following = reading(prefix, place[:, None] >= place, expert, x.dtype)
@@ -147,10 +147,10 @@ class SmolExpert(TimedExpert):
 
 
 class SmolVla(FlowModel):
-    """`vision`, `projector`, `language` and `state_proj` make the prefix, `expert` is the velocity."""
+    """`vision`, `projector`, `language` and `state_proj` make the prefix, `expert` gives the velocity."""
 
     expert: SmolExpert
-    states = 0  # they are in the prefix
+    states = 0  # the state is in the prefix
 
     def __init__(self, config: SmolVlaConfig) -> None:
         projector = FoldProjector(config.vision, config.fold, config.language.width)
@@ -162,10 +162,10 @@ class SmolVla(FlowModel):
             self.register_buffer(name, torch.tensor(ids, dtype=torch.int64), persistent=False)
 
     def join(self, seen: Tensor, prompt: Tensor, there: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Patches of each row's cameras [batch * cameras, tokens, width], the prompt int64 [1, ids], of which `there`
-        are there, and the state [batch, D] -> the prefix [batch, P, width] and which of it is there [batch, P].
+        """Patches of each row's cameras [batch * cameras, tokens, width], the prompt int64 [1, ids] with its mask
+        `there`, and the state [batch, D] -> the prefix [batch, P, width] and its mask [batch, P].
 
-        Raises ValueError by D.
+        Raises ValueError if D is too large.
         """
         batch, own = len(state), padded(state, self.config.state, "smolvla").to(self.dtype)
         start, end = (self.language.embed_tokens(ids) for ids in (self.start, self.end))  # without the words' factor
@@ -179,7 +179,7 @@ class SmolVla(FlowModel):
         return torch.cat([pictures, empty, words, last], 1), torch.cat(masks, 1)
 
     def layer(self, index: int, x: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
-        """One layer over the whole prefix: what it hands on, and what the expert's layer reads of it."""
+        """One layer over the whole prefix: its output, and what the expert's layer reads of it."""
         place = torch.arange(x.shape[1], device=x.device)
         state = x.shape[1] - 1
         visible = valid[:, None, None] & ((place < state) | (place[:, None] == state))

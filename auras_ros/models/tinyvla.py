@@ -1,9 +1,9 @@
-"""TinyVLA (Wen et al. 2024): a language model that encodes what is seen, and a denoising head that acts on it.
+"""TinyVLA (Wen et al. 2024): a language model that encodes the observation, and a denoising head for the actions.
 
-LLaVA-Pythia's parts (CLIP, projector, Pythia) make one vector of pictures, prompt and robot state; the 1-D U-Net of
-Diffusion Policy is conditioned on it. Pooling belongs to the head in the published code, which repeats it at each
-denoising step; it depends on no step, so it is perception here (Auras 6.6), with the same result. Its parts are those
-of the published code's `droid_diffusion` head; the ACT and linear heads are not built.
+LLaVA-Pythia's parts (CLIP, projector, Pythia) turn images, prompt and robot state into one vector; the 1-D U-Net of
+Diffusion Policy is conditioned on it. In the published code, pooling belongs to the head, which repeats it at each
+denoising step. It does not depend on the step, so it is perception here (Auras 6.6), with the same result. The parts
+are those of the published code's `droid_diffusion` head; the ACT and linear heads are not built.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class LlavaPythia(SeeingLanguage):
 
 
 class PooledCondition(nn.Module):
-    """Hidden states [B, T, width] and state [B, state] -> what the head is conditioned on [B, width].
+    """Hidden states [B, T, width] and state [B, state] -> the condition of the head [B, width].
 
-    The mean over all tokens, pictures and prompt alike, normalised, and joined to the state by a linear layer.
+    The mean over all tokens, of images and prompt, normalised, and joined to the state by a linear layer.
     """
 
     def __init__(self, width: int, state: int) -> None:
@@ -64,7 +64,7 @@ class PooledCondition(nn.Module):
 
 
 def build_llava_pythia(config: TinyVlaConfig) -> LlavaPythia:
-    """With random weights."""
+    """CLIP, projector and Pythia, with random weights."""
     vision = Vit(config.vision)
     return LlavaPythia(vision, llava_projector(vision.features, config.language.width), GptNeox(config.language))
 

@@ -1,8 +1,8 @@
-"""A language model that sees: a vision encoder, a projector into its width, and the language model.
+"""A language model with vision: a vision encoder, a projector to its width, and the language model.
 
-OpenVLA and RT-2 in LLaVA's layout are `VisionLanguage`, which decodes (`openvla`, `rt2`); TinyVLA encodes alone
-(`tinyvla`). What `see` gives and the embedded prompt are the public context's X_V and X_L (Auras 4.2.2), and the
-tokens that follow are X_A. When each is computed, and what of it is kept, is the policy's matter.
+OpenVLA and RT-2 in LLaVA's layout are `VisionLanguage`, which decodes (`openvla`, `rt2`); TinyVLA only encodes
+(`tinyvla`). The output of `see` and the embedded prompt are the public context's X_V and X_L (Auras 4.2.2), and the
+tokens that follow are X_A. The policy decides when each is computed, and what of it is kept.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from auras_ros.models.llama import Llama
 
 
 class VisionEncoder(Protocol):
-    """A module: images -> patch tokens [N, patches, features]; its blocks one after another are the same."""
+    """A module: images -> patch tokens [N, patches, features]; its blocks in order give the same."""
 
     @property
     def features(self) -> int: ...
@@ -37,8 +37,8 @@ class TokenEmbedding(Protocol):
 
 
 class SeeingLanguage(nn.Module):
-    """What models that see have in common: `vision`, `projector` ([..., vision.features] -> [..., language width])
-    and `language`, whose kind decides what is done with the prefix."""
+    """What models with vision have in common: `vision`, `projector` ([..., vision.features] -> [..., language width])
+    and `language`, whose class decides how the prefix is used."""
 
     language: TokenEmbedding
 
@@ -47,12 +47,12 @@ class SeeingLanguage(nn.Module):
         self.vision, self.projector, self.language = vision, projector, language
 
     def see(self, images: Tensor) -> Tensor:
-        """Images -> the patches as the decoder takes them, X_V [B, patches, language width]."""
+        """Images -> patches as input of the language model, X_V [B, patches, language width]."""
         projected: Tensor = self.projector(self.vision(images))
         return projected
 
     def blocks(self) -> Blocks:
-        """`see` in parts that follow one another, by name; each takes what the one before it returns."""
+        """`see` in consecutive parts, by name; each takes what the one before it returns."""
         seeing = [(f"vision.{name}", block) for name, block in self.vision.blocks()]
         return [*seeing, ("projector", alone(self.projector))]
 
@@ -67,6 +67,6 @@ class SeeingLanguage(nn.Module):
 
 
 class VisionLanguage(SeeingLanguage):
-    """The one that decodes."""
+    """The model that decodes."""
 
     language: Llama

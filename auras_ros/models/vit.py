@@ -1,8 +1,8 @@
-"""One vision transformer (Dosovitskiy et al. 2021) that is DINOv2 with registers, SigLIP or CLIP by its configuration.
+"""One vision transformer (Dosovitskiy et al. 2021): DINOv2 with registers, SigLIP or CLIP, by its configuration.
 
-It gives the patch tokens of an inner layer, as OpenVLA and LLaVA take them; layers after that one and the pooling
-heads are not built. Parameter names are timm's, with `layers` for timm's `blocks`. Images have the native size:
-position embeddings are never interpolated, and pixels never normalised; both are the checkpoint's matter.
+It returns the patch tokens of an inner layer, as OpenVLA and LLaVA use them; layers after that one and the pooling
+heads are not built. Parameter names are timm's, with `layers` for timm's `blocks`. Images have the native size and are
+normalised by the checkpoint's preprocessing: position embeddings are never interpolated here.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ INITIAL_STD = 0.02
 class VitConfig:
     """depth: layers of the published network. feature_layer: -1 is the last layer, -2 the one before it.
 
-    hidden: width inside the linear layers. class_token: a token before the patches that is not given out.
-    class_position: it has a position embedding of its own (CLIP); where it has none, weights are expected to hold the
-    sum, as timm's do. registers: more such tokens, without positions. pre_norm: a norm before the first layer.
-    Raises ValueError, naming the size.
+    hidden: width inside the linear layers. class_token: a token before the patches that is not returned.
+    class_position: it has its own position embedding (CLIP); if not, weights are expected to hold the sum, as timm's
+    do. registers: more such tokens, without positions. pre_norm: a norm before the first layer. Raises ValueError,
+    naming the size.
     """
 
     image_px: int
@@ -65,7 +65,7 @@ class VitConfig:
 
     @property
     def patches(self) -> int:
-        """Tokens given out for an image."""
+        """Tokens returned for an image."""
         return (self.image_px // self.patch_px) ** 2
 
     @property
@@ -75,7 +75,7 @@ class VitConfig:
 
     @property
     def built(self) -> int:
-        """Layers up to the one whose output is given out."""
+        """Layers up to the one whose output is returned."""
         return self.depth + self.feature_layer + 1
 
 
@@ -92,7 +92,7 @@ class PatchEmbed(nn.Module):
 
 
 class VitAttention(nn.Module):
-    """Every token sees every token."""
+    """Every token attends to every token."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ class Mlp(nn.Module):
 
 
 class LayerScale(nn.Module):
-    """One learned factor a channel (Touvron et al. 2021)."""
+    """One learned factor per channel (Touvron et al. 2021)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -131,7 +131,7 @@ class LayerScale(nn.Module):
 
 
 class VitLayer(nn.Module):
-    """Attention and linear layers; normalised before each, scaled where the network does so, added after each."""
+    """Attention and linear layers; each with a norm before, a scale if the network has one, and a residual after."""
 
     def __init__(self, config: VitConfig) -> None:
         super().__init__()
@@ -162,7 +162,7 @@ class Vit(nn.Module):
         self.layers = nn.ModuleList(VitLayer(config) for _ in range(config.built))
 
     def blocks(self) -> Blocks:
-        """Parts that follow one another, by name; each takes what the one before it returns. Together: `forward`."""
+        """Consecutive parts, by name; each takes what the one before it returns. Together: `forward`."""
         return [("embed", self._embed), *((f"layers.{i}", self._layer(i)) for i in range(len(self.layers)))]
 
     def forward(self, images: Tensor) -> Tensor:
@@ -185,7 +185,7 @@ class Vit(nn.Module):
         return (self.norm_pre(torch.cat([*before, x], 1)),)
 
     def _layer(self, index: int) -> Block:
-        """One layer; the last gives out the patches alone."""
+        """One layer; the last one returns only the patches."""
         prefix = self.config.prefix if index + 1 == len(self.layers) else 0
 
         def run(x: Tensor) -> tuple[Tensor]:

@@ -1,8 +1,8 @@
-"""Whether keywords of x-transformers make a causal decoder of embeddings: tried, not looked up in a list.
+"""Checks by trial whether keywords of x-transformers make a causal decoder of embeddings; there is no list of keywords.
 
-The library has more than a hundred keywords that can be combined. What the pipeline needs of them are three facts,
-and a small twin of the decoder shows each: random weights (zero ones would hide a path), double precision, in
-evaluation mode. The twin is thrown away; the decoder itself is never touched.
+The library has more than a hundred keywords that can be combined. The pipeline needs three properties of them, and a
+small twin of the decoder is tested for each: with random weights (zeros would hide a path), in double precision, in
+evaluation mode. The twin is discarded; the decoder itself is never touched.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ Build = Callable[[int, int, Keywords, Keywords], nn.Module]  # (vocabulary, toke
 Run = Callable[[nn.Module, Tensor, int], Tensor]  # (net, embeddings, prefix) -> hidden states
 
 VOCABULARY, ROWS, LONGEST, PREFIX = 7, 2, 33, 3  # of the twin
-# How close is the same, of the largest hidden state. Even in double the library takes its softmax in single precision;
-# single is for what it cannot run in double at all.
+# Tolerance, relative to the largest hidden state. Even in double the library computes its softmax in single precision;
+# single is for decoders that it cannot run in double at all.
 CLOSE = {torch.float64: 1e-5, torch.float32: 1e-3}
 SEED = 0
-# What a library raises for keywords and inputs that it was not made for. A fault of ours would be one of them as well;
-# it would be refused with its text, and a test constructs every decoder that is not to be refused.
+# What a library raises for keywords and inputs that it does not support. A bug of ours may raise one of them as well:
+# it would be refused with its text. A test constructs every decoder that must not be refused.
 RAISED = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, RuntimeError, TypeError, ValueError)
 
 
 class KeywordError(ValueError):
-    """Why these keywords are no causal decoder of embeddings."""
+    """Why these keywords do not make a causal decoder of embeddings."""
 
 
 def refuse_unless_causal(
     build: Build, run: Run, tokens: int, prefix: int, decoder: Keywords, wrapper: Keywords
 ) -> None:
-    """Raises ValueError, naming the first keyword without which all would be well, or all of them."""
+    """Raises ValueError, naming the first keyword whose removal is enough, or all keywords."""
     fault = _fault(build, run, tokens, prefix, decoder, wrapper)
     if fault is None:
         return
@@ -55,7 +55,7 @@ def _fault(build: Build, run: Run, tokens: int, prefix: int, decoder: Keywords, 
             torch.default_generator.manual_seed(SEED)
             try:
                 net = build(VOCABULARY, tokens, decoder, wrapper).to(precision).eval()
-                for weight in net.parameters():  # away from where it begins, by about what its layer can take
+                for weight in net.parameters():  # away from its initial value, by about what its layer can take
                     weight.add_(torch.randn_like(weight) * (weight.shape[-1] ** -0.5 if weight.dim() > 1 else 0.1))
                 _try(net, run, before, length)
                 return None

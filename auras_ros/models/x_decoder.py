@@ -1,11 +1,10 @@
-"""Any decoder of the x-transformers library as a generation module, given as the library's own keywords (Auras 5).
+"""Any decoder of the x-transformers library as a generation module, given by the library's own keywords (Auras 5).
 
-Embeddings go in and hidden states come out through the library's whole forward, so that every keyword means what it
-means there. Keys and values are not kept: the library's cache grows by concatenation and takes the next token alone,
-while a refresh writes positions in the middle and a captured stage needs fixed addresses. Embeddings are kept instead
-(`EmbeddingStore`) and each forward goes over all of them: a causal decoder's hidden states do not know what comes
-later, so what is stale or still zero behind a position changes nothing. A decoder for which that is not so never gets
-past its construction (`x_check`).
+Embeddings go through the library's whole forward, so that every keyword keeps its meaning. Keys and values are not
+kept: the library's cache grows by concatenation and takes only the next token, while a refresh writes positions in the
+middle and a captured stage needs fixed addresses. Embeddings are kept instead (`EmbeddingStore`) and each forward
+covers all of them. A causal decoder's hidden states do not depend on later positions, so stale or zero embeddings there
+change nothing. A decoder that is not causal is refused at construction (`x_check`).
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from torch import Tensor, nn
 
 from auras_ros.models.x_check import KeywordError, refuse_unless_causal
 
-# Of the wrapper's keywords, those that follow from the arguments here; and the one whose generate leaves a loop early
-# by a value that it looks at, which a captured stage cannot and a forward alone does not.
+# Of the wrapper's keywords, those that follow from the arguments here; and the one whose generate ends a loop early,
+# depending on a value: a captured stage cannot do that, and a forward alone does not.
 OURS = {"num_tokens", "max_seq_len", "attn_layers", "token_emb", "to_logits", "logits_dim"}
 EARLY = "looped"
 
 
 class EmbeddingStore:
-    """The embeddings of a whole sequence, made once: `embeddings` [B, length, width], zero where not yet written."""
+    """The embeddings of a whole sequence, allocated once: `embeddings` [B, length, width], zero if not yet written."""
 
     def __init__(self, batch: int, length: int, width: int, dtype: torch.dtype, device: torch.device) -> None:
         for name, size in (("batch", batch), ("length", length)):
@@ -48,10 +47,10 @@ class EmbeddingStore:
 class XDecoder(nn.Module):
     """`policies.autoregressive.CausalDecoder` made of TransformerWrapper(attn_layers=Decoder(**decoder), **wrapper).
 
-    vocabulary: num_tokens. tokens: max_seq_len, how many tokens can follow the prefix. prefix: how many embeddings
-    come before them, as the library's `prepend_embeds`: without absolute positions, which count from the first token.
-    With prefix 0 the embeddings handed in stand for tokens from the first on. Raises ValueError, naming the keyword
-    without which it would be a causal decoder of embeddings, and ImportError without the library.
+    vocabulary: num_tokens. tokens: max_seq_len, how many tokens can follow the prefix. prefix: how many embeddings come
+    before them, as the library's `prepend_embeds`: without absolute positions, which count from the first token. With
+    prefix 0, the embeddings are those of tokens from the first one on. Raises ValueError, naming the keyword without
+    which it would be a causal decoder of embeddings, and ImportError without the library.
     """
 
     def __init__(
@@ -67,9 +66,9 @@ class XDecoder(nn.Module):
             if type(size) is not int or size < least:
                 raise ValueError(f"x-transformers: {name}: {size!r} is not a whole number of at least {least}")
         for key in sorted(OURS & (wrapper or {}).keys()):
-            raise ValueError(f"x-transformers: keyword '{key}' is not given but made here")
+            raise ValueError(f"x-transformers: keyword '{key}' is set here and cannot be given")
         if (wrapper or {}).get(EARLY):
-            raise ValueError(f"x-transformers: keyword '{EARLY}': how often it loops depends on what it sees")
+            raise ValueError(f"x-transformers: keyword '{EARLY}': the number of loops depends on the values")
         self.vocabulary, self.tokens, self.prefix = vocabulary, tokens, prefix
         self.decoder_keywords, self.wrapper_keywords = dict(decoder), dict(wrapper or {})
         refuse_unless_causal(_build, run, tokens, prefix, self.decoder_keywords, self.wrapper_keywords)
@@ -77,11 +76,11 @@ class XDecoder(nn.Module):
 
     @property
     def width(self) -> int:
-        """Of the embeddings that are handed in."""
+        """Width of the input embeddings."""
         return int(self.net.emb_dim)
 
     def embed(self, ids: Tensor) -> Tensor:
-        """Token ids int64 [...] -> [..., width], without positions: those are known when they are run."""
+        """Token ids int64 [...] -> [..., width], without positions: the forward adds them."""
         embedded: Tensor = self.net.token_emb(ids)
         return embedded
 
@@ -91,7 +90,7 @@ class XDecoder(nn.Module):
         return scores
 
     def make_cache(self, batch: int, length: int) -> EmbeddingStore:
-        """Room for prefix and tokens, `length` in all. Raises ValueError for more than the keywords allow."""
+        """Memory for prefix and tokens, `length` in all. Raises ValueError for more than the keywords allow."""
         self._check(length)
         weight: Tensor = self.net.token_emb.emb.weight
         return EmbeddingStore(batch, length, self.width, weight.dtype, weight.device)
@@ -99,13 +98,13 @@ class XDecoder(nn.Module):
     def forward(
         self, embeddings: Tensor, positions: Tensor | None = None, cache: EmbeddingStore | None = None
     ) -> Tensor:
-        """Embeddings [B, T, width] -> hidden states [B, T, dim], normalised: what `logits` takes.
+        """Embeddings [B, T, width] -> hidden states [B, T, dim], normalised: the input of `logits`.
 
-        Without a store they are a sequence from its start, prefix first. With one they are put at `positions` (int64
-        [T] or [B, T]) and see all that stands before each. Raises ValueError for one without the other.
+        Without a store they are a sequence from its start, prefix first. With one they are stored at `positions` (int64
+        [T] or [B, T]) and see everything before each. Raises ValueError for one without the other.
         """
         if (positions is None) != (cache is None):
-            raise ValueError("x-transformers: positions need a store, and a store positions")
+            raise ValueError("x-transformers: positions need a store, and a store needs positions")
         if positions is None or cache is None:
             self._check(embeddings.shape[1])
             return run(self.net, embeddings, self.prefix)
@@ -122,14 +121,14 @@ class XDecoder(nn.Module):
 
 
 def run(net: nn.Module, embeddings: Tensor, prefix: int) -> Tensor:
-    """A wrapper's hidden states for a whole sequence of embeddings, the first `prefix` of them as its own prefix."""
+    """A wrapper's hidden states of a whole sequence of embeddings, whose first `prefix` are its prefix."""
     before = embeddings[:, :prefix] if prefix else None
     hidden: Tensor = net(embeddings[:, prefix:], prepend_embeds=before, return_embeddings=True)
     return hidden
 
 
 def _build(vocabulary: int, tokens: int, decoder: Mapping[str, Any], wrapper: Mapping[str, Any]) -> nn.Module:
-    """The library's wrapper, whose token embedding hands embeddings on as they are. Raises what the library raises."""
+    """The library's wrapper, whose token embedding returns embeddings unchanged. Raises what the library raises."""
     from x_transformers import Decoder, TransformerWrapper
     from x_transformers.x_transformers import TokenEmbedding
 

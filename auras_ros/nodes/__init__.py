@@ -1,2 +1,2 @@
 """The processes of the runtime: agent, actuator, and what they share. It connects ROS with
-the rooms that do not import it."""
+the packages that do not import it."""

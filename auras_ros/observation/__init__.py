@@ -1,7 +1,7 @@
 """From messages to tensors: latest-frame slots, decoding, sync, history, preprocessing.
 
-The agent node, training and lockstep evaluation run this same code. It knows neither ROS nor torch, reads no
-clock, and names every reason why there is no observation.
+The agent node, training and lockstep evaluation run this same code. It uses neither ROS nor torch, reads no clock, and
+names every reason why there is no observation.
 """
 
 from .arrivals import Arrivals as Arrivals

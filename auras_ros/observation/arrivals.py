@@ -1,8 +1,8 @@
-"""When images come: the period of the camera, how far it strays from it, and when the next image is due.
+"""When images arrive: the camera's period, its jitter, and when the next image is due.
 
-Several cameras count as one: their images make a set, and a set is there with the last of them, so its period is that
-of the slowest. It learns from the times at which images were received (monotonic clock), never from stamps, and it
-never waits.
+Several cameras count as one: a set is complete with the last of their images, so its period is that of the slowest
+camera. The period is learned from the times at which images were received (monotonic clock), never from stamps. This
+module never waits.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from itertools import pairwise
 
 import numpy as np
 
-KEPT = 16  # intervals: half a second of a camera of 30 Hz, under two of one of 10 Hz
-LEAST = 4  # before that many nothing is said
-TOGETHER = 0.6  # of a period: images of one set lie closer than that
-MISSED = 2  # images in a row: then the camera has stopped
-REGULAR = 0.25  # of a period: where half of the intervals stray further nothing can be told in advance
+KEPT = 16  # intervals: half a second at 30 Hz, under two seconds at 10 Hz
+LEAST = 4  # intervals; with fewer there is no period
+TOGETHER = 0.6  # of a period: images of one set are closer together
+MISSED = 2  # overdue images in a row: the camera has stopped
+REGULAR = 0.25  # of a period: if half of the intervals differ by more, nothing is predicted
 
 
 class Arrivals:
-    """`came` is of whoever receives, all else of any thread.
+    """`came` is called by the thread that receives images, everything else by any thread.
 
-    period_ns: between two sets; None while too few have come, or where they come without any order. jitter_ns: how far
-    nine of ten intervals stray from the period, at most.
+    period_ns: time between two sets; None if too few have arrived, or if they are irregular. jitter_ns: how far nine of
+    ten intervals differ from the period, at most.
     """
 
     def __init__(self, cameras: Iterable[str]) -> None:
@@ -34,9 +34,9 @@ class Arrivals:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything: cameras may have another pace from now on."""
+        """Forget everything: cameras may have another period from now on."""
         with self._lock:
-            self._seen: dict[str, int] = {}  # camera -> when the image came that belongs to the next set
+            self._seen: dict[str, int] = {}  # camera -> when its image of the next set arrived
             self._sets_ns: deque[int] = deque(maxlen=KEPT + 1)
             self.period_ns: int | None = None
             self.jitter_ns = 0
@@ -56,7 +56,7 @@ class Arrivals:
                 self._learn()
 
     def _learn(self) -> None:
-        """An image that was lost makes one long interval: the median does not mind, and its rest counts as jitter."""
+        """A lost image makes one long interval: it does not move the median, and its remainder counts as jitter."""
         intervals = np.array([later - earlier for earlier, later in pairwise(self._sets_ns)], dtype=np.float64)
         self.period_ns = None
         if len(intervals) < LEAST:
@@ -67,18 +67,18 @@ class Arrivals:
             self.period_ns, self.jitter_ns = round(period), round(float(np.percentile(strays, 90)))
 
     def newest_ns(self) -> int | None:
-        """When the newest whole set came."""
+        """When the newest complete set arrived."""
         with self._lock:
             return self._sets_ns[-1] if self._sets_ns else None
 
     def is_fresh(self, now_ns: int) -> bool:
-        """Whether the newest set came less than a tenth of a period ago."""
+        """Whether the newest set arrived at most a tenth of a period ago."""
         newest_ns, period_ns = self.newest_ns(), self.period_ns
         return newest_ns is not None and period_ns is not None and 10 * (now_ns - newest_ns) <= period_ns
 
     def due_ns(self, now_ns: int) -> tuple[int, int] | None:
-        """(when the next set should come, when it is no use to wait for that one any more); None where none is on its
-        way: the pace is not known, or two in a row have missed their time by half a period."""
+        """(when the next set is due, until when to wait for it); None if none is expected: the period is unknown, or
+        two in a row are overdue by half a period."""
         newest_ns, period_ns = self.newest_ns(), self.period_ns
         if newest_ns is None or period_ns is None:
             return None

@@ -1,7 +1,7 @@
 """From streams to one observation: what a frame of the executor latches at its start.
 
-Frames and states are put when they come; `latch` takes the newest of each, or names the one fault that
-stands in the way. This module never fills a missing stream with zeros or with something old, and never waits.
+Images and states are stored when they arrive. `latch` takes the newest of each, or names the one fault that prevents
+it. This module never replaces a missing stream by zeros or by old data, and never waits.
 """
 
 from __future__ import annotations
@@ -25,16 +25,15 @@ from .state import JointMap, JointSlot, StateArray
 from .sync import synchronize
 
 STATE = "state"
-_STATE_STEPS = 4  # policy steps that a camera may lag behind the state and still find the one beside it
+_STATE_STEPS = 4  # policy steps that a camera may lag behind the state and still find the matching one
 
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """`history` instants, oldest first: `images` float32 [history, cameras, channels, h, w], `state`
-    float32 [history, joints], `camera_stamps` [history][cameras]. The newest instant's oldest camera stamp is the
-    origin, in the stamps' clock and on the host's monotonic clock; `position` [joints] is the state at the
-    newest instant as measured (the reference of delta_origin channels), with `state_stamp_ns`.
-    """
+    """`history` instants, oldest first: `images` float32 [history, cameras, channels, h, w], `state` float32
+    [history, joints], `camera_stamps` [history][cameras]. The origin is the oldest camera stamp of the newest instant,
+    in the stamps' clock and on the host's monotonic clock. `position` [joints] is the measured state at the newest
+    instant (the reference of delta_origin channels), with `state_stamp_ns`."""
 
     images: Float32Array
     state: Float32Array
@@ -46,12 +45,12 @@ class Observation:
 
 
 class Assembler:
-    """`camera_age_limit_ms`, `state_age_limit_ms`: how old (on the monotonic clock) the newest may be;
-    `sync_tolerance_ms`: how far the newest stamps of the cameras may lie apart; `ahead_limit_ms`: see `LatestSlot`.
+    """`camera_age_limit_ms`, `state_age_limit_ms`: the largest age of the newest item, on the monotonic clock;
+    `sync_tolerance_ms`: the largest distance between the cameras' newest stamps; `ahead_limit_ms`: see `LatestSlot`.
 
-    `put_*` may be called from one thread and `latch` from another. The newest frame of each camera is
-    taken, and the state beside the origin (a state stamped by a clock of its own: the newest). Entries for
-    earlier instants are picked by stamp at origin - k dt (see `History.pick`).
+    `put_*` may be called from one thread and `latch` from another. `latch` takes the newest image of each camera and
+    the state beside the origin (if its stamps are from another clock: the newest). Entries for earlier instants are
+    picked by stamp at origin - k dt (see `History.pick`).
     """
 
     def __init__(
@@ -80,10 +79,10 @@ class Assembler:
     def put_image(
         self, name: str, frame: ImageArray, stamp_ns: int, receipt_mono_ns: int, latency_ns: int = 0
     ) -> ObservationFault | None:
-        """Take a decoded frame, uint8 RGB of the size that the spec says. Returns the fault, or None.
+        """Store a decoded image, uint8 RGB of the spec's size. Returns the fault, or None.
 
-        The frame is kept, not copied: it must not change any more. A latch prepares it, unless somebody has done so
-        before (`newest`).
+        `frame` is kept, not copied: it must not change any more. `latch` prepares it, unless it has been done already
+        (`newest`).
         """
         try:
             self.preprocess.check_frame(name, frame)
@@ -106,8 +105,8 @@ class Assembler:
         receipt_mono_ns: int,
         latency_ns: int = 0,
     ) -> ObservationFault | None:
-        """Take joint positions by name, any order, more than needed or a part of them: they are joined, each joint with
-        its own stamp and age. Of a message with none of them nothing is taken. Returns the fault, or None."""
+        """Store joint positions by name, in any order; extra joints are ignored. Parts are merged, each joint with its
+        own stamp and age. A message with none of the policy's joints is ignored. Returns the fault, or None."""
         if self._state is None or not self.wants(names):
             return None
         try:
@@ -127,7 +126,7 @@ class Assembler:
         return self._joints.wants(names)
 
     def newest(self, name: str) -> Picture | None:
-        """The newest picture of a camera, however old; the same one again where a frame was repeated."""
+        """The newest image of a camera, however old; the same object if the camera repeated an image."""
         return self._cameras[name].item()
 
     def latch(self, now_mono_ns: int) -> Observation | ObservationFault:
@@ -144,7 +143,7 @@ class Assembler:
         return self._build(instants, origin)
 
     def reset(self) -> None:
-        """Forget every stream and the history: stamps may start again, the next observation is the first."""
+        """Forget every stream and the history: stamps may start again, and the next observation is the first."""
         with self._lock:
             for slot in self._streams.values():
                 slot.reset()
@@ -158,7 +157,7 @@ class Assembler:
         return {"faults": faults, "streams": {name: slot.counters() for name, slot in self._streams.items()}}
 
     def count(self, fault: ObservationFault) -> ObservationFault:
-        """Count a fault, also one that was found outside (a frame that could not be decoded); returns it."""
+        """Count a fault, also one that was found outside (an image that could not be decoded); returns it."""
         with self._lock:
             self._faults[fault.name.value] = self._faults.get(fault.name.value, 0) + 1
         return fault
@@ -173,7 +172,7 @@ class Assembler:
         return newest
 
     def _instant(self, newest: dict[str, Stamped[Any]], origin_ns: int, back: int) -> dict[str, Stamped[Any]]:
-        """The entries `back` steps before the origin; for 0 the newest frames and the state beside them."""
+        """The entries `back` steps before the origin; for 0 the newest images and the state beside them."""
         target_ns = origin_ns - back * self.spec.dt_ns
         if back:
             return {name: self._past[name].pick(target_ns, entry) for name, entry in newest.items()}

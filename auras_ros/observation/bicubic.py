@@ -1,8 +1,8 @@
-"""Pillow's antialiased bicubic resize, bit for bit, without Pillow: what OpenVLA's processor does to a picture.
+"""Pillow's antialiased bicubic resize, bit for bit, without Pillow: OpenVLA's processor resizes images with it.
 
-Columns first, then rows; the weights of a pass are whole multiples of 2^-22 and its result is whole grey levels, as
-Pillow's are (`Resample.c`). Float64 holds every sum exactly. Of pictures more than a hundred times as high as wide
-Pillow takes the rows first; those are off by a few grey levels. OpenCV has no such method.
+Columns first, then rows. The weights of a pass are whole multiples of 2^-22 and its result is whole grey levels, as
+Pillow's are (`Resample.c`). Float64 holds every sum exactly. If an image is more than a hundred times as high as wide,
+Pillow takes the rows first, and the results differ by a few grey levels. OpenCV has no such method.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from .images import ImageArray
 
 SHARPNESS = -0.5  # the cubic kernel's free parameter
-REACH = 2.0  # of the kernel to either side, in pixels of the coarser picture
+REACH = 2.0  # of the kernel to either side, in pixels of the coarser image
 ONE = 1 << 22
 
 FloatArray = npt.NDArray[np.float64]
@@ -44,7 +44,7 @@ def _rows(pixels: ImageArray, count: int) -> ImageArray:
 
 @lru_cache(maxsize=64)
 def _weights(size: int, count: int) -> tuple[tuple[int, FloatArray], ...]:
-    """For each of `count` results: the first of the `size` inputs that make it, and their weights times ONE."""
+    """For each of `count` results: the index of its first input, of `size`, and its weights times ONE."""
     step = size / count
     stretch = max(step, 1.0)  # enlarging: the kernel keeps its width in input pixels
     made = []
@@ -53,7 +53,7 @@ def _weights(size: int, count: int) -> tuple[tuple[int, FloatArray], ...]:
         first = max(int(centre - REACH * stretch + 0.5), 0)
         last = min(int(centre + REACH * stretch + 0.5), size)
         weights = _kernel((np.arange(first, last, dtype=np.float64) - centre + 0.5) * (1.0 / stretch))
-        weights /= sum(weights.tolist())  # in order: a pairwise sum would round otherwise
+        weights /= sum(weights.tolist())  # in order: a pairwise sum would round differently
         made.append((first, np.trunc(weights * ONE + np.copysign(0.5, weights))))
     return tuple(made)
 

@@ -1,6 +1,6 @@
 """What a checkpoint says about one camera: colour order, crop, size, padding, zoom, scale and normalisation.
 
-Frozen and checked once where it enters; unknown keys are refused. This module never touches a pixel: `preprocess`
+Frozen and checked once, at construction; unknown keys are refused. This module never touches a pixel: `preprocess`
 does.
 """
 
@@ -16,15 +16,15 @@ COLORS = ("rgb", "bgr")
 INTERPOLATIONS = ("area", "linear", "nearest", "cubic", "linear_float", "pillow_bicubic")
 ORDERS = ("crop_then_resize", "resize_then_crop")
 PLACES = ("centre", "end")
-MOST_PX = 16_384  # of a side: more than any camera has
+MOST_PX = 16_384  # of one side: more than any camera has
 
 
 @dataclass(frozen=True)
 class Pad:
-    """The picture keeps its aspect ratio, and what it does not fill holds `value` in the result, after normalisation.
+    """The image keeps its aspect ratio; the rest of the result holds `value`, after normalisation.
 
-    place: where the picture lies. centre: in the middle, an odd rest is right and below (openpi, pi0). end: at the
-    right and at the bottom (SmolVLA).
+    place: where the image lies. centre: in the middle, with an odd rest at the right and below (openpi, pi0). end: at
+    the right and at the bottom (SmolVLA).
     """
 
     value: float
@@ -40,9 +40,9 @@ class Pad:
 class Resize:
     """To `height` x `width`, with one of `INTERPOLATIONS`.
 
-    area, linear, nearest and cubic are OpenCV's. linear_float is its linear one too, but keeps the fractions of a grey
-    level (torch's `interpolate`, bilinear, without antialiasing). pillow_bicubic: `observation.bicubic`. pad: None
-    stretches the picture.
+    area, linear, nearest and cubic are OpenCV's. linear_float is OpenCV's linear, but keeps fractions of a grey level
+    (torch's `interpolate`, bilinear, without antialiasing). pillow_bicubic: `observation.bicubic`. pad: None stretches
+    the image.
     """
 
     height: int
@@ -55,7 +55,7 @@ class Resize:
         check_choice("resize", self, "interpolation", INTERPOLATIONS)
 
     def inner(self, height: int, width: int) -> tuple[int, int]:
-        """(h, w) that a picture of this size is brought to before padding. Raises SpecError where nothing is left."""
+        """(h, w) of an image of this size after resizing and before padding. Raises SpecError if nothing is left."""
         if self.pad is None:
             return self.height, self.width
         ratio = max(width / self.width, height / self.height)
@@ -65,7 +65,7 @@ class Resize:
         return size
 
     def corner(self, height: int, width: int) -> tuple[int, int]:
-        """(top, left) of a picture of `inner` size within the result."""
+        """(top, left) of an image of `inner` size within the result."""
         rest = self.height - height, self.width - width
         if self.pad is None or self.pad.place == "end":
             return rest
@@ -82,8 +82,8 @@ class Resize:
 
 @dataclass(frozen=True)
 class Crop:
-    """A window of `height` x `width` at `top`, `left`; centred where they are None (odd rests: rounded
-    down). Height and width None: the largest centred square."""
+    """A window of `height` x `width` at `top`, `left`; if these are None, centred (odd rests: rounded down). Height and
+    width None: the largest centred square."""
 
     height: int | None = None
     width: int | None = None
@@ -103,7 +103,7 @@ class Crop:
                 raise SpecError(f"crop: {name}: {_shown(value)} is not zero to {MOST_PX}")
 
     def window(self, height: int, width: int) -> tuple[int, int, int, int]:
-        """(top, left, height, width) in an image of that size. Raises SpecError where it does not fit."""
+        """(top, left, height, width) in an image of that size. Raises SpecError if it does not fit."""
         side = min(height, width)
         high, wide = self.height or side, self.width or side
         top = (height - high) // 2 if self.top is None else self.top
@@ -126,13 +126,13 @@ class ImageNormalization:
 
 @dataclass(frozen=True)
 class CameraSpec:
-    """One camera: the size its frames have (`height`, `width`) and what is done to them, in this order:
-    colour order, crop and resize (`order`), zoom, then (pixel * scale - mean) / std for each colour.
+    """One camera: the size of its images (`height`, `width`) and how they are processed, in this order: colour order,
+    crop and resize (`order`), zoom, then (pixel * scale - mean) / std for each colour.
 
-    zoom: the centred part of the picture that has this share of its area, stretched to the whole (bilinear, corner to
-    corner, whole grey levels: OpenVLA's evaluation takes 0.9); 1 is all of it. stacked: further normalisations of the
-    same picture (OpenVLA's second encoder has its own). In JSON `crop` is an object, "center" (the largest square) or
-    null. The result is [channels, h, w].
+    zoom: the share of the image's area, at the centre, that is stretched to the whole (bilinear, corner to corner,
+    whole grey levels; OpenVLA's evaluation uses 0.9); 1 is the whole image. stacked: further normalisations of the same
+    image (OpenVLA's second encoder has its own). In JSON `crop` is an object, "center" (the largest square) or null.
+    The result is [channels, h, w].
     """
 
     name: str
@@ -164,12 +164,12 @@ class CameraSpec:
         object.__setattr__(self, "stacked", tuple(self.stacked))
         self._check_pad(owner)
         try:
-            self.output_size  # noqa: B018  (raises where the crop does not fit)
+            self.output_size  # noqa: B018  (raises if the crop does not fit)
         except SpecError as error:
             raise SpecError(f"{owner}: {error}") from None
 
     def _check_pad(self, owner: str) -> None:
-        """Padding is done last: nothing cuts or stretches it."""
+        """Padding is the last step: nothing crops or stretches it."""
         if self.resize is None or self.resize.pad is None:
             return
         if self.crop is not None and self.order == "resize_then_crop":
@@ -179,7 +179,7 @@ class CameraSpec:
 
     @property
     def channels(self) -> int:
-        """Of the result: three for each normalisation."""
+        """Channels of the result: three for each normalisation."""
         return 3 * (1 + len(self.stacked))
 
     @property
@@ -195,7 +195,7 @@ class CameraSpec:
             if step == "crop" and self.crop is not None:
                 size = self.crop.window(*size)[2:]
             elif step == "resize" and self.resize is not None:
-                self.resize.inner(*size)  # raises where nothing is left
+                self.resize.inner(*size)  # raises if nothing is left
                 size = (self.resize.height, self.resize.width)
         return size
 
@@ -217,8 +217,8 @@ class CameraSpec:
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON object that `from_dict` reads; what came after the first manifests is left out where it does
-        nothing."""
+        """The JSON object that `from_dict` reads. Keys that the first manifests did not have are left out if they
+        change nothing."""
         return asdict(self, dict_factory=_plain)
 
 
@@ -234,7 +234,7 @@ def _check_sides(owner: str, spec: Resize | Crop | CameraSpec) -> None:
 
 
 def _shown(value: object) -> str:
-    """Whole numbers of thousands of digits have no text."""
+    """Python does not print integers of thousands of digits."""
     return f"a number of {value.bit_length()} bits" if isinstance(value, int) and value > MOST_PX else repr(value)
 
 
@@ -246,6 +246,6 @@ def _check_normalization(owner: str, spec: ImageNormalization | CameraSpec) -> N
 
 
 def _plain(fields: list[tuple[str, Any]]) -> dict[str, Any]:
-    """As JSON has it."""
+    """The fields as JSON values."""
     made = {name: list(value) if isinstance(value, tuple) else value for name, value in fields}
     return {name: value for name, value in made.items() if name not in _LATER or value != _LATER[name]}

@@ -14,17 +14,17 @@ class SpecError(ValueError):
 
 
 def is_int(value: object) -> bool:
-    """An int, and no bool."""
+    """An int that is not a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_number(value: object) -> bool:
-    """A finite int or float, and no bool."""
+    """A finite int or float that is not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MAX_NUMBER
 
 
 def known_keys(owner: str, raw: object, known: set[str], required: set[str]) -> None:
-    """An object that has all `required` keys and none beyond `known`."""
+    """Check that it is an object with all `required` keys and no others than `known`."""
     if not isinstance(raw, Mapping):
         raise SpecError(f"{owner}: expected an object, got {raw!r}")
     for key in raw:

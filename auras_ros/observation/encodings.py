@@ -1,7 +1,7 @@
-"""What the bytes of a raw image mean, by the names that ROS gives to encodings, and how they become RGB.
+"""What the bytes of a raw image mean, by ROS's names of encodings, and how they become RGB.
 
-8 bits a sample as they are; YUV 4:2:2 by BT.601 in video range, Bayer mosaics bilinearly, both as OpenCV and cv_bridge
-have them; mono16 as grey of the full 16 bits. What no policy could make sense of is refused with the reason.
+8-bit samples stay as they are; YUV 4:2:2 by BT.601 in video range, Bayer mosaics bilinearly, both as in OpenCV and
+cv_bridge; mono16 as grey of the full 16 bits. Encodings that no policy can use are refused with the reason.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LEAST_MOSAIC = 3  # of either side: a pixel and its neighbours
 
 
 def bytes_per_pixel(encoding: str) -> int:
-    """Raises ObservationError for an encoding that is not read."""
+    """Raises ObservationError if the encoding is not supported."""
     if encoding in BYTES:
         return BYTES[encoding]
     if encoding in DEPTH:
@@ -34,7 +34,7 @@ def bytes_per_pixel(encoding: str) -> int:
 
 
 def check_sides(encoding: str, height: int, width: int) -> None:
-    """Raise ObservationError where an encoding has no picture of that size."""
+    """Raise ObservationError if an image of that size is impossible in this encoding."""
     if encoding in YUV and width % 2:
         raise ObservationError(FaultName.BAD_SIZE, "width", f"{width}: {encoding} has its pixels in pairs")
     if encoding in BAYER and min(height, width) < LEAST_MOSAIC:
@@ -43,7 +43,7 @@ def check_sides(encoding: str, height: int, width: int) -> None:
 
 
 def to_rgb(encoding: str, rows: Bytes, *, big_endian: bool) -> Bytes:
-    """uint8 [height, width * bytes] -> RGB, uint8 [height, width, 3]; a view where that is enough."""
+    """uint8 [height, width * bytes] -> RGB, uint8 [height, width, 3]; a view if that is enough."""
     height = len(rows)
     if encoding in PLAIN:
         pixels = rows.reshape(height, -1, PLAIN[encoding])

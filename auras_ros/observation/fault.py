@@ -1,6 +1,6 @@
-"""Named faults of what comes in: every reason why there is no observation has a name.
+"""Named faults of the inputs: every reason why there is no observation has a name.
 
-Names are stable: they are the keys of the diagnostics counters and of what operators search for.
+Names are stable: they are the keys of the diagnostics counters, and operators search for them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class FaultName(str, Enum):
 
 @dataclass(frozen=True)
 class ObservationFault:
-    """`source` is the camera, joint or field, `detail` says in words what was wrong."""
+    """`source` is the camera, joint or field; `detail` says what was wrong."""
 
     name: FaultName
     source: str
@@ -42,7 +42,7 @@ class ObservationFault:
 
 
 class ObservationError(ValueError):
-    """A message that is refused; carries the fault."""
+    """A message that is refused; it carries the fault."""
 
     def __init__(self, name: FaultName, source: str, detail: str) -> None:
         self.fault = ObservationFault(name, source, detail)

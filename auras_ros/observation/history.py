@@ -1,8 +1,8 @@
-"""The recent past of one stream, thinned, for policies that look at more than one instant.
+"""The recent past of one stream, thinned, for policies that use more than one instant.
 
-A policy learnt from observations dt apart; the camera delivers at its own rate and a frame may take many
-periods. So what is kept is sampled at the stream's rate, and picked by stamp when an observation is latched.
-This module never interpolates between entries.
+A policy was trained on observations dt apart. The camera has its own rate, and a frame may take many periods. So
+entries are kept at the stream's rate, and picked by stamp when an observation is latched. This module never
+interpolates between entries.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SAMPLES_PER_DT = 8  # bounds memory at any stream rate; dt/8 apart is close eno
 class History(Generic[T]):
     """Entries of the last `length` policy steps, at most 8 a step. Not thread-safe.
 
-    Spacing is by stamp, not by receipt: in a slow simulation a policy step is a step of its clock.
+    Spacing is by stamp, not by receipt: in a slow simulation a policy step is a step of the simulation's clock.
     """
 
     def __init__(self, length: int, dt_ns: int) -> None:
@@ -31,7 +31,7 @@ class History(Generic[T]):
         self._entries: deque[Stamped[T]] = deque()
 
     def push(self, entry: Stamped[T]) -> None:
-        """Keep an entry; stamps rise. One closer than dt/8 to the entry before is not kept."""
+        """Keep an entry; stamps rise. An entry closer than dt/8 to the one before is not kept."""
         if self._entries and entry.stamp_ns - self._entries[-1].stamp_ns < self._least_ns:
             return
         self._entries.append(entry)
@@ -39,9 +39,8 @@ class History(Generic[T]):
             self._entries.popleft()
 
     def pick(self, target_stamp_ns: int, newest: Stamped[T]) -> Stamped[T]:
-        """The entry for an instant: the nearest within half a dt, else the nearest older one, else the oldest
-        there is: the first observation is repeated, as in training. `newest` counts, kept or not.
-        """
+        """The entry for an instant: the nearest within half a dt, else the nearest older one, else the oldest: the
+        first observation is repeated, as in training. `newest` counts, kept or not."""
         near = self._nearest(target_stamp_ns, newest)
         if near is not None:
             return near

@@ -1,9 +1,9 @@
-"""Image messages to uint8 RGB arrays, refusing whatever does not add up, before memory is spent on it.
+"""Image messages to uint8 RGB arrays; inconsistent ones are refused before memory is spent.
 
-Raw images become views where their layout allows it. Of compressed images the size is read from the header
-and checked before the decoder runs, and the file must be whole: decoders fill what is missing with grey and
-only print a warning. What a file may cost is bounded before it is decoded, and the decoder lets other threads run.
-This module never resizes, and knows no message type.
+Raw images become views if their layout allows it. The size of a compressed image is read from its header and checked
+before the decoder runs, and the file must be complete: decoders fill what is missing with grey and only print a
+warning. The cost of a file is bounded before it is decoded, and the decoder lets other threads run. This module never
+resizes, and knows no message type.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Buffer = bytes | bytearray | memoryview | ImageArray
 
 MAX_PIXELS = 4096 * 4096
 
-MORE_BYTES = 65_536  # of a file, beside four for each pixel: headers, colour profiles
+MORE_BYTES = 65_536  # of a file, beyond four for each pixel: headers, colour profiles
 MAX_PARTS = 10_000  # segments of a JPEG file, chunks of a PNG file: cameras write a few dozen at most
-MAX_SCANS = 100  # of a progressive JPEG; ten are usual. Each one is a pass over the whole picture
+MAX_SCANS = 100  # of a progressive JPEG; ten are usual. Each one is a pass over the whole image
 
 Size = tuple[int, int]
 
@@ -47,10 +47,10 @@ def decode_raw(
     max_pixels: int = MAX_PIXELS,
     expected: Size | None = None,
 ) -> ImageArray:
-    """The fields of a raw image as RGB, uint8 [height, width, 3], a view on `data` where possible (never written to).
+    """The fields of a raw image as RGB, uint8 [height, width, 3], a view of `data` if possible (never written to).
 
     `encodings` says which encodings are read, and how. Alpha is dropped, grey is repeated. `step` may exceed the row's
-    bytes (padding). Byte order has no meaning for 8 bits. expected: the only (height, width) that is taken. Raises
+    bytes (padding). Byte order has no meaning for 8 bits. expected: the only (height, width) that is accepted. Raises
     ObservationError naming the field.
     """
     pixel = encodings.bytes_per_pixel(encoding)
@@ -67,11 +67,11 @@ def decode_raw(
 
 
 def decode_compressed(data: Buffer, max_pixels: int = MAX_PIXELS, expected: Size | None = None) -> ImageArray:
-    """A whole JPEG or PNG file as RGB, uint8 [height, width, 3]; EXIF rotation is not applied.
+    """A complete JPEG or PNG file as RGB, uint8 [height, width, 3]; EXIF rotation is not applied.
 
-    expected: the only (height, width) that is taken. Raises ObservationError: `bad_data` for anything empty, truncated,
-    corrupt or of another format, `bad_encoding` for sample depths other than 8 bits, `bad_size` for another size than
-    expected, `too_large` for what would take too long; all but corrupt pixels before anything is decoded.
+    expected: the only (height, width) that is accepted. Raises ObservationError: `bad_data` for an empty, truncated or
+    corrupt file or another format, `bad_encoding` for sample depths other than 8 bits, `bad_size` for another size than
+    expected, `too_large` for what would take too long. All but corrupt pixels are found before decoding.
     """
     flat = _as_bytes(data)
     _check_bytes(flat.size, max_pixels)
@@ -93,7 +93,7 @@ def decode_compressed(data: Buffer, max_pixels: int = MAX_PIXELS, expected: Size
 
 
 def compressed_size(data: bytes | memoryview) -> tuple[int, int]:
-    """(height, width) as the header says; nothing is decoded. Raises ObservationError."""
+    """(height, width) from the header; nothing is decoded. Raises ObservationError."""
     if data[:8] == _PNG:
         return _png_size(data)
     if data[:2] == _JPEG:

@@ -1,7 +1,7 @@
-"""A camera's frame and what preprocessing makes of it: once, in whichever thread asks first.
+"""A camera image and its preprocessed form, computed once, in the first thread that needs it.
 
-That takes up to ten milliseconds. Who receives the frame may have it done ahead; a latch that comes earlier waits for
-the rest of it, or does it all. The result is the same.
+Preprocessing takes up to ten milliseconds. The receiver may start it early; a latch that comes earlier waits for the
+rest of it, or does it all. The result is the same.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Picture:
         self._image: Float32Array | None = None
 
     def image(self) -> Float32Array:
-        """float32 [channels, h, w]; the frame is let go of."""
+        """float32 [channels, h, w]; releases the raw image."""
         with self._lock:
             if self._image is None:
                 assert self._frame is not None

@@ -1,7 +1,7 @@
-"""Frames and joint positions to network inputs, exactly as the checkpoint says.
+"""Images and joint positions to network inputs, exactly as the checkpoint says.
 
-Training, evaluation and the nodes call this one function, so that a policy sees at work what it saw when it
-learnt. This module never guesses: a frame of another size is refused, not resized.
+Training, evaluation and the nodes call this one function, so that a policy gets the same inputs at run time as in
+training. This module never guesses: an image of another size is refused, not resized.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Float32Array = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """`image` float32 [cameras, channels, h, w] in the spec's camera order; `state` float32 [joints], maybe none."""
+    """`image` float32 [cameras, channels, h, w] in the spec's camera order; `state` float32 [joints], may be empty."""
 
     image: Float32Array
     state: Float32Array
@@ -52,7 +52,7 @@ class Preprocessor:
         return Prepared(image, self.state(state))
 
     def check_frame(self, name: str, frame: ImageArray) -> None:
-        """Raise ObservationError unless the frame is what the spec says this camera delivers."""
+        """Raise ObservationError unless the image is what the spec says this camera delivers."""
         camera = self._cameras.get(name)
         if camera is None:
             known = ", ".join(self._cameras) or "none"
@@ -64,7 +64,7 @@ class Preprocessor:
             raise ObservationError(FaultName.BAD_SIZE, name, f"shape {frame.shape}, expected {expected}")
 
     def image(self, name: str, frame: ImageArray) -> Float32Array:
-        """One camera's frame, uint8 RGB [height, width, 3], as float32 [channels, h, w]. Raises ObservationError."""
+        """One camera's image, uint8 RGB [height, width, 3], as float32 [channels, h, w]. Raises ObservationError."""
         self.check_frame(name, frame)
         camera = self._cameras[name]
         pixels = frame[:, :, ::-1] if camera.color == "bgr" else frame
@@ -117,7 +117,7 @@ def _crop(pixels: ImageArray, camera: CameraSpec) -> ImageArray:
 
 
 def _resize(pixels: ImageArray, resize: Resize | None) -> Any:
-    """uint8 [h, w, 3]; float32 where the interpolation keeps fractions of a grey level."""
+    """uint8 [h, w, 3]; float32 if the interpolation keeps fractions of a grey level."""
     if resize is None:
         return pixels
     height, width = resize.inner(*pixels.shape[:2])
@@ -150,7 +150,7 @@ def _zoom(pixels: Any, share: float) -> Any:
 
 
 def _padded(result: Float32Array, resize: Resize | None) -> Float32Array:
-    """The picture [channels, h, w] where it belongs in the result's size."""
+    """The image [channels, h, w] at its place in the padded result."""
     if resize is None or resize.pad is None or result.shape[1:] == (resize.height, resize.width):
         return result
     height, width = result.shape[1:]

@@ -1,8 +1,8 @@
 """The newest item of a stream, never a queue: what a frame latches at its start.
 
-Age is counted on the host's monotonic clock, so a jump of the wall clock or of the camera's does not make a
-frozen stream look alive. A stamp is believed as far as the host's clock bears it out: one from the future would make
-everything that comes later look old. This module never waits and never looks into an item.
+Age is measured on the host's monotonic clock, so a jump of the wall clock or of the camera's clock does not make a
+frozen stream look alive. A stamp too far ahead of the host's clock is refused: it would make everything that comes
+later look old. This module never waits and never looks into an item.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Stamped(Generic[T]):
 class LatestSlot(Generic[T]):
     """Holds the newest item of one stream. Thread-safe.
 
-    A stamp that comes again is the same observation again (a camera that repeats one frame): it neither
-    replaces the item nor makes it younger. A stamp that goes back is refused until `reset`.
+    A repeated stamp is the same observation (a camera that repeats one image): it neither replaces the item nor makes
+    it younger. A stamp that goes back is refused until `reset`.
 
     ahead_limit_ms: how far ahead of the host's clock a stamp may be; None: any.
     """
@@ -45,11 +45,10 @@ class LatestSlot(Generic[T]):
         self._counts = {"received": 0, "repeated": 0, "backwards": 0, "future": 0}
 
     def put(self, item: T, stamp_ns: int, receipt_mono_ns: int, latency_ns: int = 0) -> Stamped[T] | ObservationFault:
-        """Take an item that was received at `receipt_mono_ns`, `latency_ns` after its stamp (as far as the node can
-        tell). A negative latency, a stamp from the future, counts as zero within the limit and is refused beyond.
-        Returns the entry that the slot holds, or the fault. `clock_back`: what is held was good when it came and is
-        from the future now, so the host's clock was set back; who calls decides whether to `reset`.
-        """
+        """Store an item that was received at `receipt_mono_ns`, `latency_ns` after its stamp (as far as the node can
+        tell). A negative latency means a stamp from the future: it counts as zero within the limit and is refused
+        beyond. Returns the entry that the slot holds, or the fault. `clock_back`: the stored stamp was valid when it
+        came and is in the future now, so the host's clock was set back; the caller decides whether to `reset`."""
         with self._lock:
             held = self._entry
             if fault := self._judged(None if held is None else held.stamp_ns, stamp_ns, latency_ns):
@@ -61,12 +60,12 @@ class LatestSlot(Generic[T]):
             return self._entry
 
     def _judged(self, held_ns: int | None, stamp_ns: int, latency_ns: int) -> ObservationFault | None:
-        """Count what was received; why its stamp cannot be, after the newest one before it. Under the lock."""
+        """Count the item; the fault of its stamp, given the newest stamp before it, or None. Call it under the lock."""
         self._counts["received"] += 1
         limit_ns = self._ahead_limit_ns
         if limit_ns is not None and -latency_ns > limit_ns:
             self._counts["future"] += 1
-            detail = (  # with the remedy: nothing mends this by itself
+            detail = (  # with the remedy: it does not go away by itself
                 f"stamped {-latency_ns / 1e6:.0f} ms ahead of this host's clock, at most {limit_ns / 1e6:g} ms are"
                 " taken: synchronise the clock of the host that stamps it (chrony, PTP), or raise stamp_ahead_ms"
             )
@@ -104,6 +103,6 @@ class LatestSlot(Generic[T]):
             self._entry = None
 
     def counters(self) -> dict[str, int]:
-        """Totals: received, repeated, backwards (a clock that was set back included), future."""
+        """Totals: received, repeated, backwards (including a clock that was set back), future."""
         with self._lock:
             return dict(self._counts)

@@ -1,7 +1,7 @@
 """What a checkpoint says about its inputs: cameras (`camera`), joints and their scale, history.
 
-Frozen and checked once where it enters; unknown keys are refused, because a misspelt crop is a crop that
-does not happen. This module never touches a pixel: `preprocess` does.
+Frozen and checked once, at construction; unknown keys are refused, because a misspelt crop would silently do nothing.
+This module never touches a pixel: `preprocess` does.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ _STATE_KEYS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class ObservationSpec:
-    """All inputs: cameras in order (of one result size and as many channels), state or none, `history` instants
-    `dt_ms` apart."""
+    """All inputs: cameras in order (with the same result size and number of channels), state or None, `history`
+    instants `dt_ms` apart."""
 
     cameras: tuple[CameraSpec, ...]
     state: StateSpec | None
@@ -98,7 +98,7 @@ class ObservationSpec:
         if len(set(names)) != len(names):
             raise SpecError(f"observation: cameras: a name is used more than once: {names}")
         if not self.cameras and self.state is None:
-            raise SpecError("observation: cameras: none, and no state either")
+            raise SpecError("observation: cameras: none, and no state")
         sizes = {camera.name: camera.output_size for camera in self.cameras}
         if len(set(sizes.values())) > 1:
             raise SpecError(f"observation: cameras: results of different sizes: {sizes}")
@@ -121,7 +121,7 @@ class ObservationSpec:
 
     @property
     def channels(self) -> int:
-        """Of every camera's result; 3 without cameras."""
+        """Channels of every camera's result; 3 without cameras."""
         return self.cameras[0].channels if self.cameras else 3
 
     @classmethod

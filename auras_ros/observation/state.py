@@ -1,7 +1,7 @@
-"""The robot's state by joint name: messages list joints in any order, policies want theirs. Several drivers may
+"""The robot's state by joint name: messages list joints in any order, a policy has its own order. Several drivers may
 publish, each its own joints.
 
-This module never fills a missing joint.
+This module never fills in a missing joint.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class JointMap:
             raise ValueError(f"joints: a name is used more than once: {', '.join(self.names)}")
 
     def wants(self, names: Iterable[str]) -> bool:
-        """Whether any of these joints is one of this map's."""
+        """Whether any of these joints belongs to this map."""
         return not self._known.isdisjoint(names)
 
     def part(self, names: Sequence[str], positions: npt.ArrayLike) -> dict[str, float]:
-        """The positions of this map's joints that a message tells of; joints it does not know are ignored.
+        """The positions of this map's joints in a message; other joints are ignored.
 
         Raises ObservationError: non_finite (of a joint that is needed), bad_state.
         """
@@ -56,8 +56,8 @@ class JointMap:
 
 
 class JointSlot(LatestSlot[StateArray]):
-    """The newest of each joint, whichever driver tells of it, as one state [joints] once all were told of: as old as
-    its oldest joint, and stamped like it. Stamps are compared for each joint: a driver's clock is its own."""
+    """The newest position of each joint, from any driver, as one state [joints] once all have been received. It has the
+    age and stamp of its oldest joint. Stamps are compared per joint: each driver has its own clock."""
 
     def __init__(
         self, name: str, joints: Sequence[str], age_limit_ms: float, ahead_limit_ms: float | None = None
@@ -69,7 +69,7 @@ class JointSlot(LatestSlot[StateArray]):
     def put_part(
         self, part: Mapping[str, float], stamp_ns: int, receipt_mono_ns: int, latency_ns: int = 0
     ) -> Stamped[StateArray] | ObservationFault | None:
-        """`put` for some of the joints; None as long as others are missing."""
+        """`put` for some of the joints; None while others are missing."""
         with self._lock:
             held_ns = [self._held[joint].stamp_ns for joint in part if joint in self._held]
             if fault := self._judged(max(held_ns, default=None), stamp_ns, latency_ns):
@@ -87,7 +87,7 @@ class JointSlot(LatestSlot[StateArray]):
             return self._entry
 
     def latest(self, now_ns: int) -> Stamped[StateArray] | ObservationFault:
-        """As of any slot; a fault names the joint."""
+        """As in `LatestSlot`; a fault names the joint."""
         found = super().latest(now_ns)
         with self._lock:
             held = dict(self._held)

@@ -1,6 +1,6 @@
-"""Several cameras, one instant: their stamps must lie close together, and the oldest is the origin.
+"""Several cameras, one instant: their stamps must be close together, and the oldest is the origin.
 
-This module never waits for a better match: each stream's newest is what there is.
+This module never waits for a better match: it uses the newest item of each stream.
 """
 
 from __future__ import annotations

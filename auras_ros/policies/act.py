@@ -1,7 +1,7 @@
-"""ACT as a policy: backbone and transformer encoder are perception, the decoder is the one step of generation.
+"""ACT as a policy: backbone and transformer encoder are perception, the decoder is the only step of generation.
 
-The public context is the encoder's memory. Its positions depend on no observation and stay with the networks, where
-the step finds them at their fixed address. Pure functions of tensors: every method can be captured and replayed.
+The public context is the encoder's memory. Its positions do not depend on the observation: they stay with the networks,
+at a fixed address. Pure functions of tensors: every method can be captured and replayed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every policy takes and gives: sizes that its networks, its manifest and its examples share."""
+"""Inputs and outputs of every policy: sizes that its networks, its manifest and its examples share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Architecture:
-    """What a policy takes and gives. image_px: (height, width) as the encoder sees them, after any crop."""
+    """Inputs and outputs of a policy. image_px: (height, width) of the encoder's input, after any crop."""
 
     name: str
     cameras: int
@@ -19,15 +19,15 @@ class Architecture:
     state: int  # numbers of the robot's state, one observation step
     horizon: int
     actions: int  # channels of one action
-    channels: int = 3  # of a picture
+    channels: int = 3  # of an image
 
     def instant(self, features: int) -> int:
-        """Numbers that describe one instant: so many features of each camera, and the state."""
+        """Numbers that describe one instant: `features` of each camera, and the state."""
         return self.cameras * features + self.state
 
     def example(self, batch: int, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-        """Random (images [batch, history, cameras, channels, h, w], state [batch, history, state]), where the
-        generator is."""
+        """Random (images [batch, history, cameras, channels, h, w], state [batch, history, state]), on the generator's
+        device."""
         device = None if generator is None else generator.device
         shape = (batch, self.history, self.cameras, self.channels, *self.image_px)
         images = torch.randn(shape, generator=generator, device=device)

@@ -1,10 +1,10 @@
-"""Diffusion Policy's published architectures and small ones, by name, with random weights: for benches and tests.
+"""Diffusion Policy's published architectures and small ones, by name, with random weights: for benchmarks and tests.
 
 Speed does not depend on the weights; trained ones come from a checkpoint. Sizes are those of the published
-configurations (Chi et al. 2023; Auras table 2): two observation steps; DP is Push-T with one camera of 96 px, `plus`
-is robomimic's two-armed transport with four cameras of 84 px. One encoder serves all cameras: the published code
-keeps one for each, but the sizes that Auras gives (section 6.1) are those of a shared one, and the work is the same.
-Images are taken uncropped: a crop would only make perception cheaper.
+configurations (Chi et al. 2023; Auras table 2): two observation steps; DP is Push-T with one camera of 96 px, `plus` is
+robomimic's two-armed transport with four cameras of 84 px. One encoder serves all cameras: the published code has one
+for each, but the sizes that Auras gives (section 6.1) are those of a shared one, and the work is the same. Images are
+not cropped: a crop would only make perception cheaper.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SPACING: Spacing = "leading"
 
 @dataclass(frozen=True)
 class ArchitecturePreset:
-    """An architecture and the networks that it is built of (`policies.networks`)."""
+    """An architecture and the descriptions of its networks (`policies.networks`)."""
 
     architecture: Architecture
     encoder: Mapping[str, Any]
@@ -60,8 +60,8 @@ RECIPES: dict[str, ArchitecturePreset] = {
 def make_policy(name: str, *, seed: int, sampler: SamplerName = "ddpm", steps: int = TRAINING_STEPS) -> DiffusionPolicy:
     """A policy of RECIPES with random weights from `seed`, in evaluation mode; its actions lie in [-1, 1].
 
-    DDPM counts as trained with `steps` steps (40, 100 and 160 in Auras figure 10), DDIM with 100. The caller's
-    random state is left alone. Raises ValueError, naming what is not known.
+    DDPM counts as trained with `steps` steps (40, 100 and 160 in Auras figure 10), DDIM with 100. The caller's random
+    state does not change. Raises ValueError, naming what is unknown.
     """
     if name not in RECIPES:
         raise ValueError(f"policy '{name}' is not known; known: {', '.join(RECIPES)}")
@@ -71,7 +71,7 @@ def make_policy(name: str, *, seed: int, sampler: SamplerName = "ddpm", steps: i
 def policy_of(
     recipe: ArchitecturePreset, *, seed: int, sampler: SamplerName = "ddpm", steps: int = TRAINING_STEPS
 ) -> DiffusionPolicy:
-    """`make_policy` of any recipe."""
+    """`make_policy` for any recipe."""
     shape = recipe.architecture
     training_steps = steps if sampler == "ddpm" else TRAINING_STEPS
     table = make_sampler(sampler, steps, PREDICTION, training_steps, SPACING)

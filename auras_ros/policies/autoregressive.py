@@ -1,10 +1,10 @@
 """Autoregressive policies: a causal decoder writes a chunk's actions one token after the other.
 
 The public context is X = [X_V, X_L, X_A] (Auras 4.2.2): `perceive` gives the embeddings of vision and language, and
-the action tokens X_A belong to whoever generates. One request alone decodes greedily with a KV cache (`complete`).
-Requests side by side share one causal forward (`refresh`): the hidden state of a token depends on the tokens up to it
-alone, so that of every shorter prefix lies in that of the longest (Auras 4.2.3). This module knows no frame and no
-other request.
+generation adds the action tokens X_A. A single request decodes greedily with a KV cache (`complete`). Merged requests
+share one causal forward (`refresh`): a token's hidden state depends only on the tokens up to it, so the forward over
+the longest prefix holds the hidden states of every shorter one (Auras 4.2.3). This module knows neither frames nor
+other requests.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from auras_ros.policies.perception import PerceptionBlock, without_grad
 
 
 class TokenState(NamedTuple):
-    """The tokens of requests, int64 [B, tokens]; those that are not yet written are 0."""
+    """The tokens of requests, int64 [B, tokens]; tokens that are not yet written are 0."""
 
     tokens: Tensor
 
@@ -31,9 +31,9 @@ class TokenState(NamedTuple):
 class CausalDecoder(Protocol):
     """Embeddings in, hidden states out; each sees itself and what comes before it (`models.llama.Llama`).
 
-    What a cache keeps at fixed addresses is the decoder's own: keys and values, or the embeddings themselves
-    (`models.x_decoder`). Hidden states at `positions` are the same as without one. gap: mask and places (`Llama`), of
-    a decoder that can leave tokens out of sight, which a `GappedPrefix` needs.
+    The decoder chooses what its cache keeps at fixed addresses: keys and values, or the embeddings themselves
+    (`models.x_decoder`). Hidden states at `positions` are the same as without a cache. gap: mask and places (`Llama`),
+    for a decoder that can hide tokens, which a `GappedPrefix` needs.
     """
 
     def embed(self, ids: Tensor) -> Tensor: ...
@@ -48,9 +48,9 @@ class CausalDecoder(Protocol):
 
 
 class PrefixEncoder(Protocol):
-    """A module: (images, state) -> embeddings [B, prefix, width]; its blocks one after another are the same.
+    """A module: (images, state) -> embeddings [B, prefix, width]; its blocks in order give the same.
 
-    segments: how many of them belong together, in order: a picture's, the prompt's.
+    segments: how many embeddings belong together, in order: an image's, the prompt's.
     """
 
     @property
@@ -63,25 +63,24 @@ class PrefixEncoder(Protocol):
 
 @runtime_checkable
 class PromptedPrefix(PrefixEncoder, Protocol):
-    """A prefix with a prompt in it."""
+    """A prefix that contains a prompt."""
 
     def set_ids(self, ids: Tensor) -> None: ...
 
 
 @runtime_checkable
 class GappedPrefix(PrefixEncoder, Protocol):
-    """A prefix that is not always full: what lies in its gap is masked away and not counted in positions."""
+    """A prefix that is not always full: its gap is masked and not counted in positions."""
 
     def layout(self, slots: Tensor, length: int) -> tuple[Tensor, Tensor]:
-        """Of a forward over `slots`, int64 [T], of `length`: (places int64 [T], mask bool [1, T, length])."""
+        """For a forward over `slots`, int64 [T], of `length`: (places int64 [T], mask bool [1, T, length])."""
         ...
 
 
 class AutoregressivePolicy(ModulePolicy):
-    """horizon * channels tokens a chunk, action by action; what an id means is the codec's matter.
+    """horizon * channels tokens a chunk, action by action; the codec defines what an id means.
 
-    The most likely of all ids of the vocabulary is taken, as greedy decoding does; an id that is no action decodes to
-    the nearest that is.
+    Greedy decoding over the whole vocabulary; an id that is not an action decodes to the nearest one that is.
     """
 
     def __init__(
@@ -112,8 +111,8 @@ class AutoregressivePolicy(ModulePolicy):
         return without_grad(self.prefix.blocks())
 
     def set_prompt(self, ids: Tensor) -> None:
-        """Another prompt, int64 [P], as its tokenizer gives it: a copy to where the last one lies; of one that is
-        refused nothing is copied. Raises ValueError where it does not fit, or there is no prompt."""
+        """Set another prompt, int64 [P]: copied to the fixed address that stages read. Raises ValueError, and keeps the
+        old one, if it does not fit or the policy takes none."""
         if not isinstance(self.prefix, PromptedPrefix):
             raise ValueError("prompt: this policy takes none")
         self.prefix.set_ids(ids)
@@ -122,7 +121,7 @@ class AutoregressivePolicy(ModulePolicy):
         return TokenState(torch.zeros((len(noise), self.steps), dtype=torch.int64, device=noise.device))
 
     def step(self, state: TokenState, context: Tensor, index: Tensor) -> TokenState:
-        """Each row's own token `index` from its own tokens before it: what merging must come out as."""
+        """Each row's token `index` from its own tokens before it: the result that merging must reproduce."""
         fresh = self.refresh(state.tokens, context, self.steps)
         at = index[:, None]
         return TokenState(state.tokens.scatter(1, at, fresh.gather(1, at)))
@@ -136,14 +135,14 @@ class AutoregressivePolicy(ModulePolicy):
         self.codec = self.codec.to(fn(torch.empty(0)).device)
         return self
 
-    # -- what several steps are in one --------------------------------------------------------------------
+    # -- several steps in one -----------------------------------------------------------------------------
 
     @property
     def segments(self) -> tuple[int, ...]:
         return self.prefix.segments
 
     def workspace(self, batch: int, prefix: int) -> Any:
-        """Room for `prefix` embeddings and the tokens that follow."""
+        """Memory for `prefix` embeddings and the tokens that follow."""
         return self.decoder.make_cache(batch, prefix + self.steps - 1)
 
     @torch.no_grad()
@@ -173,17 +172,17 @@ class AutoregressivePolicy(ModulePolicy):
         """One forward over [X_V, X_L, X_A] for the first `count` action tokens, each from those before it in `tokens`
         [B, tokens]: int64 [B, count].
 
-        With a workspace the prefix is computed at the positions `recompute` alone. That is exact where everything
-        before the first of them is as it was: a causal decoder's keys and values there do not know what comes later.
-        Where something unchanged follows something that changed, its keys and values are of the old neighbours: an
+        With a workspace the prefix is computed only at the positions `recompute`. That is exact if everything before
+        the first of them is unchanged: a causal decoder's keys and values do not depend on later positions. If
+        something unchanged follows something that changed, its keys and values belong to the old neighbours: an
         approximation.
         """
         return self._likeliest(self._follow(tokens, context, count, workspace, recompute))
 
     @torch.no_grad()
     def margins(self, context: Tensor) -> Tensor:
-        """How clearly each token of a batch of requests wins: the best score above the second best, in standard
-        deviations of all scores at that place, [B, tokens]. Where it is next to nothing, rounding decides."""
+        """How clearly each token of a batch of requests wins: the best score minus the second best, in standard
+        deviations of all scores at that position, [B, tokens]. If it is near zero, rounding decides."""
         tokens = self.begin(context.new_zeros((len(context), 0))).tokens
         for at in range(self.steps):
             tokens[:, at] = self.refresh(tokens, context, at + 1)[:, at]
@@ -193,8 +192,8 @@ class AutoregressivePolicy(ModulePolicy):
 
     @torch.no_grad()
     def losses(self, context: Tensor, actions: Tensor) -> Tensor:
-        """By how much the tokens of these actions [B, horizon, channels], each after those before it, lose against the
-        likeliest, in standard deviations of all scores at that place, [B, tokens]; 0 for those that would be taken."""
+        """How far the tokens of these actions [B, horizon, channels], each after those before it, score below the best,
+        in standard deviations of all scores at that position, [B, tokens]; 0 for the best token."""
         tokens = self.codec.encode(actions).flatten(1)
         scores = self.decoder.logits(self._follow(tokens, context, self.steps)).double()
         taken = scores.gather(-1, tokens[..., None])[..., 0]
@@ -203,7 +202,7 @@ class AutoregressivePolicy(ModulePolicy):
     def _follow(
         self, tokens: Tensor, context: Tensor, count: int, workspace: Any = None, recompute: Tensor | None = None
     ) -> Tensor:
-        """What the first `count` tokens follow from, hidden states [B, count, width]; see `refresh`."""
+        """The hidden states that predict the first `count` tokens, [B, count, width]; see `refresh`."""
         written = self.decoder.embed(tokens[:, : count - 1])
         prefix = context.shape[1]
         positions = torch.arange(prefix + count - 1, device=context.device)
@@ -215,8 +214,8 @@ class AutoregressivePolicy(ModulePolicy):
         return self.decoder(*self._inputs(embedded, slots, workspace))[:, -count:]
 
     def _inputs(self, embedded: Tensor, slots: Tensor, workspace: Any = None) -> tuple[Any, ...]:
-        """Of one forward over the embeddings at these slots; without a workspace they are all there is. A decoder whose
-        prefix has a gap can leave tokens out of sight, as `models.llama.Llama` can: it takes their mask and places."""
+        """Arguments of one forward over the embeddings at these slots; without a workspace there are no others. A
+        decoder for a prefix with a gap gets mask and places too (`models.llama.Llama`)."""
         if self._gapped:
             length = len(slots) if workspace is None else workspace.length
             places, mask = cast(GappedPrefix, self.prefix).layout(slots, length)

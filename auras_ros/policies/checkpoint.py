@@ -1,6 +1,6 @@
 """A policy on disk: `policy.json` (networks, observation, contract, statistics, plans), safetensors, golden sample.
 
-Everything the runtime must know to run the policy as it was trained is in the folder; nothing is guessed, and what
+The folder holds everything that the runtime needs to run the policy as it was trained. Nothing is guessed, and what
 does not fit is refused by name. Loading never executes anything from the folder.
 """
 
@@ -45,11 +45,11 @@ STATISTICS = {"min_max": ("lower", "upper"), "mean_std": ("mean", "std")}
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A loaded folder. `plans`: name -> what its family calls for (`policies.families`); the first is the default.
+    """A loaded folder. `plans`: name -> its family's settings (`policies.families`); the first is the default.
 
-    verified: a golden sample was replayed under every plan. A folder of another library has none. language: of a policy
-    that is told what to do. dtype: the type of the networks' weights; stored: that of most of the file's; asked: how
-    the type was chosen, by name, which also holds where a policy is moved to another device.
+    verified: its golden sample was replayed under every plan; other libraries have none. language: of a policy that
+    takes a prompt. dtype: type of the networks' weights; stored: of most numbers in the file; asked: the requested
+    type, by name, also for a move to another device.
     """
 
     name: str
@@ -68,11 +68,11 @@ class Checkpoint:
 
     @property
     def first_plan(self) -> str:
-        """What is meant where no plan is named."""
+        """The plan that is used if none is named."""
         return next(iter(self.plans))
 
     def policy(self, plan: str) -> LoadedPolicy:
-        """The policy under one of its plans, the first where none is named; all plans share the weights. A denoising
+        """The policy under one of its plans, the first if none is named; all plans share the weights. A denoising
         policy also has ddimN: its first plan with DDIM and N steps. Raises CheckpointError."""
         plan = plan or self.first_plan
         settings = self.plans.get(plan)
@@ -98,14 +98,14 @@ class Checkpoint:
         return int(chunk.stop - chunk.start)
 
     def tolerance(self) -> NDArray[np.float64]:
-        """How far a golden replay may be off, [channels] in physical units; of two standard deviations where the
-        statistics are mean and std."""
+        """How far a golden replay may differ, [channels] in physical units: a share of upper - lower, which is two
+        standard deviations if the statistics are mean and std."""
         return GOLDEN_TOLERANCE[self.dtype] * (self.trained.upper - self.trained.lower).numpy()
 
 
 def load(folder: Path, dtype: str = "float32", device: str = "cpu") -> Checkpoint:
-    """Read a checkpoint and replay its golden sample under every plan. dtype, device: see `dtype.runtime_dtype`.
-    Raises CheckpointError, naming the thing."""
+    """Read a checkpoint and replay its golden sample under every plan. dtype, device: see `dtype.runtime_dtype`. Raises
+    CheckpointError, naming what is wrong."""
     manifest = read_manifest(folder)
     weights = folder / WEIGHTS
     tensors = read_tensors(weights)
@@ -144,13 +144,13 @@ def build(
     dtype: torch.dtype = torch.float32,
     stored: torch.dtype = torch.float32,
 ) -> Checkpoint:
-    """The networks of a manifest, with weights still random, of this type. Raises CheckpointError."""
+    """The networks of a manifest, in this type, with random weights. Raises CheckpointError."""
     with refusing(path, ValueError):
         check_limits(manifest)
         spec, contract = ObservationSpec.from_dict(manifest["observation"]), Contract.from_dict(manifest["action"])
         family = find(manifest["type"])
     if manifest["type"] in FLOAT32_ALONE and dtype != torch.float32:
-        raise CheckpointError(f"{path}: dtype: type '{manifest['type']}' runs in float32 alone")
+        raise CheckpointError(f"{path}: dtype: type '{manifest['type']}' runs in float32 only")
     lower, upper = _bounds(manifest["statistics"], contract.names, path)
     if not isinstance(manifest["plans"], dict) or not manifest["plans"]:
         raise CheckpointError(f"{path}: plans: expected at least one")
@@ -183,7 +183,7 @@ def _bounds(statistics: Any, names: Sequence[str], path: Path) -> tuple[Tensor, 
         raise CheckpointError(f"{path}: statistics: expected kind, {keys[0]} and {keys[1]}, got {statistics!r}")
     with refusing(path, SpecError):
         read = [numbers("statistics", key, statistics[key], len(names)) for key in keys]
-    # On the CPU also where networks are built on meta.
+    # On the CPU, even if networks are built on meta.
     first, second = (torch.tensor(values, dtype=torch.float64, device="cpu") for values in read)
     for name, one, other in zip(names, first.tolist(), second.tolist(), strict=True):
         if kind == "min_max" and one >= other:
@@ -202,7 +202,7 @@ def _executed(values: Any, horizon: Any, path: Path) -> tuple[int, int]:
 
 
 def check_limits(manifest: Mapping[str, Any]) -> None:
-    """The manifest's sizes and its plans'. What is no number is the families' to refuse. Raises ValueError by key."""
+    """Check the sizes of manifest and plans; families refuse values that are not numbers. Raises ValueError by key."""
     most("horizon", manifest["horizon"], HORIZON)
     observation = manifest["observation"]
     if isinstance(observation, Mapping):

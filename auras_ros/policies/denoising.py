@@ -1,8 +1,8 @@
 """Denoising samplers over an action chunk: DDPM and DDIM on the squared-cosine schedule of Diffusion Policy.
 
 A sampler is a fixed list of steps; step i is a pure function of (noisy actions, the network's prediction, noise), so
-that rows standing at different steps can share one batch. It never calls the network itself. All its tables move with
-the module that holds it, and a step neither reads a value back nor branches on one: it can be captured and replayed.
+that rows at different steps can share one batch. It never calls the network itself. All its tables move with the module
+that holds it, and a step neither reads a value back nor branches on one: it can be captured and replayed.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ MAX_BETA = 0.999
 def squared_cosine_alphas(steps: int = TRAINING_STEPS) -> Tensor:
     """Cumulative signal shares of the `squaredcos_cap_v2` schedule, float64 [steps], decreasing.
 
-    Nichol and Dhariwal 2021, eq. 17. It has no beta_start nor beta_end: the 1e-4 and 0.02 of published
-    configurations are not used by this schedule.
+    Nichol and Dhariwal 2021, eq. 17. It has no beta_start and no beta_end: this schedule does not use the 1e-4 and 0.02
+    of published configurations.
     """
 
     def level(t: float) -> float:
@@ -52,14 +52,14 @@ class DenoisingState(NamedTuple):
 
 
 class Sampler(nn.Module):
-    """Coefficients of `steps` denoising steps, each row used at its own step.
+    """Coefficients of `steps` denoising steps; each row uses those of its own step.
 
-    prediction: what the network gives: the clean actions ("sample") or the noise in the noisy ones ("epsilon").
-    x' = to_clean * clean + to_noisy * x + to_predicted * prediction + to_noise * noise, where `clean` is clipped, DDIM
-    (eta 0) needs no noise and DDPM uses the posterior variance (`fixed_small`). The last step returns the clean
-    actions. DDIM goes on towards the noise: where the network gives it, as published, it is not corrected for the
-    clipping (`to_predicted` times the prediction); where the network gives clean actions it follows from the clipped
-    ones (`corrected`) and stands in `to_noisy`, or from the unclipped ones, as published.
+    prediction: what the network predicts: the clean actions ("sample") or the noise in the noisy ones ("epsilon"). x' =
+    to_clean * clean + to_noisy * x + to_predicted * prediction + to_noise * noise, where `clean` is clipped, DDIM (eta
+    0) needs no noise and DDPM uses the posterior variance (`fixed_small`). The last step returns the clean actions.
+    DDIM moves towards the predicted noise. If the network predicts noise, it is not corrected for the clipping, as
+    published (`to_predicted`). If it predicts clean actions, the noise follows from the clipped ones (`corrected`, in
+    `to_noisy`), or from the unclipped ones, as published.
     """
 
     timesteps: Tensor  # int64 [steps], decreasing; the tables below are float32 [steps]
@@ -92,11 +92,11 @@ class Sampler(nn.Module):
 
     @property
     def tape_length(self) -> int:
-        """How many noise draws one request needs: the start, and one a step but the last for DDPM."""
+        """Noise draws of one request: the start, and for DDPM one for each step but the last."""
         return self.steps if self.name == "ddpm" else 1
 
     def clean(self, noisy: Tensor, predicted: Tensor, index: Tensor) -> Tensor:
-        """The clean actions [B, H, A] that a prediction means, clipped."""
+        """The clean actions [B, H, A] that a prediction implies, clipped."""
         shape = (-1, 1, 1)
         clean = predicted
         if self.prediction == "epsilon":
@@ -107,8 +107,8 @@ class Sampler(nn.Module):
     def step(
         self, noisy: Tensor, predicted: Tensor, noise: Tensor | None, index: Tensor, shift: Tensor | None = None
     ) -> Tensor:
-        """One step for rows [B, H, A]; `index` int64 [B] says at which step each row stands. shift [B, H, A]: the clean
-        actions are expected so much further, and the noise in the sample is what is left then."""
+        """One step for rows [B, H, A]; `index` int64 [B]: each row's own step. shift [B, H, A]: moves the expected
+        clean actions, and the noise in the sample is then the rest."""
         shape = (-1, 1, 1)
         clean = self.clean(noisy, predicted, index)
         if shift is not None:
@@ -129,7 +129,7 @@ class Sampler(nn.Module):
         return FlowTime(1 / (1 + ratio), signal * (1 + ratio))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Sampler:
-        """Follow the module that holds this to its device, but never to its precision: half would spoil the tables."""
+        """Follow the module that holds this to its device, but not to its type: half would spoil the tables."""
         device = fn(torch.empty(0, device=self.to_clean.device)).device
         self._buffers.update({name: table.to(device) for name, table in self._buffers.items() if table is not None})
         return self
@@ -167,13 +167,13 @@ def make_sampler(
     clip: float | None = 1.0,
     corrected: bool = True,
 ) -> Sampler:
-    """A sampler by name. DDIM runs any number of steps from 1 to all training steps; DDPM all, or fewer where
-    `spacing` is "leading", as published code does it.
+    """A sampler by name. DDIM runs any number of steps from 1 to all training steps; DDPM all, or fewer if `spacing` is
+    "leading", as in published code.
 
-    training_steps: how many steps the network was trained with. spacing: where DDIM's steps stand among them:
-    evenly from the last to the first ("linspace"), or at the multiples of training_steps // steps ("leading", the
-    default of diffusers and so of published policies). clip: bound of the clean actions at every step, None for none.
-    corrected: see `Sampler`. Raises ValueError, naming the value.
+    training_steps: how many steps the network was trained with. spacing: which of them DDIM uses: evenly from the last
+    to the first ("linspace"), or the multiples of training_steps // steps ("leading", the default of diffusers and so
+    of published policies). clip: bound of the clean actions at every step, None for none. corrected: see `Sampler`.
+    Raises ValueError, naming the value.
     """
     _known("sampler", name, SamplerName)
     _known("prediction", prediction, Prediction)

@@ -1,7 +1,7 @@
 """Diffusion Policy: an image encoder shared by cameras and time, and a denoiser over the action horizon.
 
 Perception is the encoder; generation is `steps` calls of the network (Auras equation 2, figure 7b). All tensors that a
-step reads lie where the networks lie, and nothing in it waits for a device or branches on a value: every method can
+step reads are on the networks' device, and a step neither waits for a device nor branches on a value: every method can
 be captured and replayed.
 """
 
@@ -14,14 +14,14 @@ from auras_ros.policies.denoising import DenoisingState, Sampler
 from auras_ros.policies.family import Trained
 from auras_ros.policies.guidance import FlowTime
 from auras_ros.policies.module import NormalisedPolicy
-from auras_ros.policies.perception import PerceptionBlock, cut, seen
+from auras_ros.policies.perception import PerceptionBlock, cut, encode
 from auras_ros.policies.precision import like_weights, mark
 
 
 class DiffusionPolicy(NormalisedPolicy):
     """encoder: [N, 3, h, w] -> [N, F]. network: (actions, timestep, condition) -> its prediction of the same shape.
 
-    What the network predicts, clean actions or noise, is the sampler's `prediction`; actions are in [-1, 1] here.
+    The sampler's `prediction` says what the network predicts, clean actions or noise; actions are in [-1, 1] here.
     """
 
     def __init__(self, encoder: nn.Module, network: nn.Module, sampler: Sampler, trained: Trained) -> None:
@@ -39,7 +39,7 @@ class DiffusionPolicy(NormalisedPolicy):
 
     @torch.no_grad()
     def perceive(self, images: Tensor, state: Tensor) -> Tensor:
-        return seen(self.encoder, self, images, state)
+        return encode(self.encoder, self, images, state)
 
     def perception_blocks(self) -> list[PerceptionBlock]:
         """`perceive` in parts: chained on (images, state) they give its context, bit for bit."""
@@ -79,5 +79,5 @@ class DiffusionPolicy(NormalisedPolicy):
         return lower + share * (upper - lower)
 
     def place(self, values: Tensor, normalise: bool = True) -> Tensor:
-        """`finish` undone: [B, horizon, channels] -> [B, H, A]."""
+        """The inverse of `finish`: [B, horizon, channels] -> [B, H, A]."""
         return self.placed(values, normalise, self.noise_shape[1:])

@@ -1,4 +1,4 @@
-"""Diffusion policies as a family: an image encoder and a noise network, under a sampler."""
+"""Diffusion policies as a family: an image encoder and a noise network, with a sampler."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Diffusion:
 
 
 def sampler_of(trained: Trained, settings: Mapping[str, Any]) -> Sampler:
-    """The sampler of a plan. Raises KeyError or ValueError by name."""
+    """The sampler of a plan. Raises KeyError or ValueError, naming the setting."""
     known(settings, SAMPLER_KEYS)
     return make_sampler(
         settings["sampler"],

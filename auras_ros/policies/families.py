@@ -1,4 +1,4 @@
-"""Which family a checkpoint's `type` stands for: ours, and those of other packages. Nothing here reads a file."""
+"""The family of a checkpoint's `type`: ours, and those of other packages. Nothing here reads a file."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ FAMILIES: Mapping[str, Family] = {
 }
 
 
-FLOAT32_ALONE = ("x-transformers",)  # the library mixes float32 into what it computes
+FLOAT32_ALONE = ("x-transformers",)  # the library computes partly in float32
 
 
 def find(kind: object) -> Family:
-    """The family of a checkpoint's `type`: ours, or of a package that has registered it. Raises ValueError by name."""
+    """The family of a checkpoint's `type`: ours, or another package's that is registered. Raises ValueError by name."""
     if isinstance(kind, str) and kind in FAMILIES:
         return FAMILIES[kind]
     others = entry_points(group=ENTRY_POINTS)
@@ -41,7 +41,7 @@ def find(kind: object) -> Family:
     (other,) = others.select(name=kind)
     try:
         family: Family = other.load()
-    except Exception as error:  # somebody else's module: whatever its import raises
+    except Exception as error:  # another package's module: its import may raise anything
         text = f"type '{kind}': entry point {other.value} cannot be loaded: {type(error).__name__}: {error}"
         raise ValueError(text) from error
     return family

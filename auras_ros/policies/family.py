@@ -1,6 +1,6 @@
 """What a family of policies is: which networks a manifest describes, and which policy its plans make.
 
-A family is two functions of plain data; wrong descriptions are refused by name. Which there are is families.py's.
+A family is two functions of plain data; wrong descriptions are refused by name. families.py lists the families.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from auras_ros.policies.policy import Policy
 class Trained:
     """What the networks were trained for.
 
-    lower, upper: float64 [channels], what -1 and 1 of the networks mean in physical units; both kinds of statistics
-    are this linear map (with mean and std, mean - std and mean + std). executed: the first of the horizon's actions
-    that make a chunk, which is that of the newest observation's instant, and how many they are; None: all. optional:
-    keys of the manifest that one family alone reads.
+    lower, upper: float64 [channels], what -1 and 1 of the networks mean in physical units; both kinds of statistics are
+    this linear map (with mean and std: mean - std and mean + std). executed: (first, count) of the horizon's actions
+    that make a chunk; the first belongs to the newest observation's instant; None: all. optional: keys of the manifest
+    that only one family reads.
     """
 
     architecture: Architecture
@@ -35,7 +35,7 @@ class Trained:
 
     @property
     def chunk(self) -> slice:
-        """Which of the horizon's actions make a chunk: what a family's `finish` gives, of dimension 1."""
+        """The horizon's actions that make a chunk: what a family's `finish` returns, of dimension 1."""
         if self.executed is None:
             return slice(0, self.architecture.horizon)
         first, count = self.executed
@@ -48,12 +48,12 @@ class Trained:
 
     @property
     def scale(self) -> torch.Tensor:
-        """What 1 of the networks is worth, float64 [channels]."""
+        """The physical size of 1 of the networks, float64 [channels]."""
         return (self.upper - self.lower) / 2
 
 
 def unit(architecture: Architecture) -> Trained:
-    """Of networks whose numbers are the actions themselves, -1 to 1 in every channel."""
+    """For networks whose numbers are the actions themselves, -1 to 1 in every channel."""
     ones = torch.ones(architecture.actions, dtype=torch.float64)
     return Trained(architecture, -ones, ones)
 
@@ -76,22 +76,22 @@ class Family(Protocol):
     """`networks` raises TypeError, ValueError or RuntimeError, `policy` KeyError, TypeError or ValueError, by name."""
 
     def networks(self, encoder: Any, network: Any, architecture: Architecture) -> nn.ModuleDict:
-        """With weights still random, from the manifest's descriptions."""
+        """The networks of the manifest's descriptions, with random weights."""
         ...
 
     def policy(self, networks: nn.ModuleDict, trained: Trained, settings: Mapping[str, Any]) -> LoadedPolicy:
-        """Under the settings of one plan; the networks are shared."""
+        """The policy under the settings of one plan; the networks are shared."""
         ...
 
 
 def known(settings: Mapping[str, Any], keys: Set[str] = frozenset(), owner: str = "key ") -> None:
-    """Raises ValueError for a setting that is none of these."""
+    """Raises ValueError for an unknown setting."""
     for key in sorted(settings.keys() - keys):
         raise ValueError(f"{owner}'{key}' is unknown")
 
 
 def check_keys(network: Any, keys: Set[str], optional: Set[str] = frozenset()) -> None:
-    """That a manifest's `network` has these keys, and no others but the optional ones. Raises TypeError or
+    """Check that a manifest's `network` has these keys, and no others but the optional ones. Raises TypeError or
     ValueError."""
     if not isinstance(network, Mapping):
         raise TypeError(f"network: {network!r} is not an object")
@@ -101,6 +101,6 @@ def check_keys(network: Any, keys: Set[str], optional: Set[str] = frozenset()) -
 
 
 def counted(name: str, size: object) -> None:
-    """Raises ValueError for what is no whole number above zero."""
+    """Raises ValueError unless it is a whole number above zero."""
     if type(size) is not int or size < 1:
         raise ValueError(f"{name}: {size!r} is not a whole number above zero")

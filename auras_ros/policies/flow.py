@@ -1,10 +1,10 @@
-"""Flow matching policies (pi0, pi0.5, SmolVLA): actions are carried from noise to data along a learned velocity.
+"""Flow matching policies (pi0, pi0.5, SmolVLA): actions move from noise to data along a learned velocity.
 
-Perception makes keys and values of pictures and prompt (the public context, with the robot's state in or behind them);
-generation is `steps` Euler steps of the expert alone. Time runs as pi0's code has it: 1 is noise, 0 is data, the
-velocity is noise - data, and a step of dt = -1 / steps goes down it; the paper's text counts the other way. Every step
-reads whatever context it is given, so one that is newer than the step before is no special case. Pure functions of
-tensors on one device: every method can be captured and replayed.
+Perception computes keys and values of images and prompt (the public context, with the robot's state in or behind them);
+generation is `steps` Euler steps of the expert alone. Time runs as in pi0's code: 1 is noise, 0 is data, the velocity
+is noise - data, and a step is dt = -1 / steps; the paper's text counts the other way. Every step reads the context that
+it is given, so a context newer than that of the step before is no special case. Pure functions of tensors on one
+device: every method can be captured and replayed.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from auras_ros.policies.guidance import FlowTime
 from auras_ros.policies.module import NormalisedPolicy
 from auras_ros.policies.perception import PerceptionBlock, without_grad
 
-STEPS = 10  # as pi0 is run
+STEPS = 10  # as in pi0
 
 
 class FlowState(NamedTuple):
-    """The actions on their way, [B, horizon, the network's actions]."""
+    """The actions between noise and data, [B, horizon, the network's actions]."""
 
     sample: Tensor
 
 
 class FlowMatchingPolicy(NormalisedPolicy):
-    """The network's further channels are of no robot's and are left out. Raises ValueError for more channels than the
+    """Channels of the network that the robot does not have are left out. Raises ValueError for more channels than the
     network has, or less than one step."""
 
     def __init__(self, prefix: FlowPrefix, trained: Trained, steps: int = STEPS) -> None:
@@ -48,7 +48,7 @@ class FlowMatchingPolicy(NormalisedPolicy):
         return (config.horizon, config.actions)
 
     def set_prompt(self, prompt: Tensor) -> None:
-        """Another prompt, int64 [ids], of any length up to the prefix's limit, from the next perception on. Raises
+        """Set another prompt, int64 [ids], of any length up to the prefix's limit, from the next perception on. Raises
         ValueError."""
         self.prefix.set_prompt(prompt)
 
@@ -95,5 +95,5 @@ class FlowMatchingPolicy(NormalisedPolicy):
         return self.physical(state.sample)
 
     def place(self, values: Tensor, normalise: bool = True) -> Tensor:
-        """`finish` undone: [B, horizon, channels] -> [B, H, actions]."""
+        """The inverse of `finish`: [B, horizon, channels] -> [B, H, actions]."""
         return self.placed(values, normalise, self.noise_shape)

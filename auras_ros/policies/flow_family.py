@@ -1,7 +1,7 @@
-"""The checkpoint family `flow`: pi0, pi0.5 and SmolVLA, whose actions are carried along a learned velocity.
+"""The checkpoint family `flow`: pi0, pi0.5 and SmolVLA, whose actions move along a learned velocity.
 
-The manifest's `network` says which of them (`model`), holds their sizes and the prompt (`policies.prompt`); what the
-networks' numbers mean on the robot are the manifest's statistics. Nothing here reads a file or knows a tokenizer.
+The manifest's `network` names the model (`model`) and holds its sizes and the prompt (`policies.prompt`); the
+manifest's statistics say what the networks' numbers mean on the robot. Nothing here reads a file or knows a tokenizer.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ OWN: Mapping[str, frozenset[str]] = {
 
 
 class Flow:
-    """network: model (of OWN), vision, language, expert (their sizes), state and actions (numbers that the networks
-    take; a robot's are filled up with zeros), and the prompt.
+    """network: model (of OWN), vision, language, expert (their sizes), state and actions (numbers in the networks; a
+    robot's are padded with zeros), and the prompt.
 
-    pi05: numbers, the token ids of -1 to 255 as they stand in the prompt, and after, those of its end. smolvla: fold,
-    self_attention_every, around and empty, as `SmolVlaConfig` has them. A plan is a number of steps.
+    pi05: numbers, the token ids of -1 to 255 in the prompt, and after, those of its end. smolvla: fold,
+    self_attention_every, around and empty, as in `SmolVlaConfig`. A plan is a number of steps.
     """
 
     def networks(self, encoder: Any, network: Any, architecture: Architecture) -> nn.ModuleDict:
@@ -85,7 +85,7 @@ def _pi0(parts: Parts, horizon: int, network: Mapping[str, Any], prompt: PromptT
 def _smolvla(parts: Parts, horizon: int, network: Mapping[str, Any], prompt: PromptTemplate) -> FlowPrefix:
     around, vocabulary = network["around"], parts[1].vocabulary
     if not isinstance(around, list) or len(around) != 2:
-        raise ValueError(f"network: around: {around!r} is not [ids before a picture, ids after it]")
+        raise ValueError(f"network: around: {around!r} is not [ids before an image, ids after it]")
     start, end = (tuple(_ids(each, f"around[{i}]", vocabulary)) for i, each in enumerate(around))
     folding = whole(network, "fold"), whole(network, "self_attention_every", 0)
     numbers = horizon, network["state"], network["actions"]

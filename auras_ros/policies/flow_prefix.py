@@ -1,9 +1,8 @@
-"""Perception of the flow matching policies: pictures, prompt and state to the public context, by model.
+"""Perception of the flow matching policies: images, prompt and state to the public context, by model.
 
-The prompt lies at a fixed address, filled up to the longest that there may be: another one, of another length, is a
-copy, and captured stages read the one that is set. What is filled up is masked and counts in no position, so it is as
-if it were not there. pi0.5 has the state in its prompt, as whole numbers of 0 to 255: their token ids stand in a table,
-and no tokenizer runs here. Tokens come from outside.
+The prompt lies at a fixed address, padded to the longest length: another prompt is a copy, and captured stages read the
+current one. Padding is masked and counts in no position, as if it were not there. pi0.5 has the state in its prompt, as
+whole numbers of 0 to 255: their token ids are in a table, and no tokenizer runs here. Token ids come from outside.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ NOTHING = -1  # in a table of ids: no token
 class FlowPrefix(nn.Module):
     """(images [B, history, cameras, 3, px, px], state [B, history, D]) -> context [B, C], of the newest instant.
 
-    prompt: int64 [ids], with all that its template adds. limit: the longest prompt that can be set; as long as this one
-    unless given. What becomes of prompt and state is each model's own (`join`): pi0's state goes on to the expert,
-    SmolVLA's is the last token.
+    prompt: int64 [ids], complete with its template. limit: the longest prompt that can be set; this prompt's length
+    unless given. Each model decides how prompt and state are used (`join`): pi0's state goes to the expert, SmolVLA's
+    is the last token.
     """
 
     prompt: Tensor
@@ -47,7 +46,7 @@ class FlowPrefix(nn.Module):
         return self.prompt.shape[1]
 
     def set_prompt(self, prompt: Tensor) -> None:
-        """Another prompt, int64 [ids]. Raises ValueError for none, for too many, and for one that is no token."""
+        """Set another prompt, int64 [ids]. Raises ValueError if it is empty, too long, or has unknown ids."""
         count, vocabulary = len(prompt), self.model.language.config.vocabulary
         if not 0 < count <= self.limit:
             raise ValueError(f"prompt: {count} tokens, but this policy takes 1 to {self.limit}")
@@ -57,7 +56,7 @@ class FlowPrefix(nn.Module):
         self.there.copy_((torch.arange(self.limit, device=prompt.device) < count)[None])
 
     def blocks(self) -> Blocks:
-        """Parts that follow one another; the state goes along as the last of what is carried."""
+        """Consecutive parts; the state is the last of the tensors that are passed on."""
         model = self.model
         seeing = [(name, carrying(block)) for name, block in model.blocks()]
         return [("newest", self._newest), *seeing, ("prompt", self._join), *model.prefix_blocks()]
@@ -69,15 +68,15 @@ class FlowPrefix(nn.Module):
         return images[:, -1].flatten(0, 1).to(self.model.dtype), state[:, -1]
 
     def _join(self, seen: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """-> the prefix [B, P, width], which of it is there [B, P], and the state that the expert is given."""
+        """-> the prefix [B, P, width], its mask [B, P], and the state for the expert."""
         return *self.model.join(seen, self.prompt, self.there, state), state
 
 
 class Pi05Prefix(FlowPrefix):
-    """pi0.5: pictures, the prompt, a number for each of the model's numbers of the state, the end of the sentence.
+    """pi0.5: images, the prompt, a number for each of the model's numbers of the state, the end of the sentence.
 
-    numbers: token ids of the bins -1 to 255 as they stand in the sentence, with what separates them. They are of
-    different lengths, so each takes as much room as the longest, and the rest is masked. after: ids of the end.
+    numbers: token ids of the bins -1 to 255 in the sentence, with their separators. Lengths differ, so each has the
+    room of the longest, and the rest is masked. after: ids of the end.
     """
 
     model: Pi0
@@ -100,7 +99,7 @@ class Pi05Prefix(FlowPrefix):
         rows = [[*ids, *[NOTHING] * (longest - len(ids))] for ids in numbers]
         self.register_buffer("table", torch.tensor(rows), persistent=False)
         self.register_buffer("after", torch.tensor([list(after)], dtype=torch.int64), persistent=False)
-        # Left edges: multiples of 1 / 128, which a cast of the whole network leaves exact.
+        # Left edges: multiples of 1 / 128, which stay exact if the whole network is cast.
         edges = torch.linspace(-1, 1, BINS + 1, dtype=torch.float64)[:-1]
         self.register_buffer("edges", edges.to(prompt.device), persistent=False)
 
@@ -114,7 +113,7 @@ class Pi05Prefix(FlowPrefix):
     def spell(self, state: Tensor) -> Tensor:
         """State [B, D], normalised -> token ids of the model's numbers [B, room], NOTHING where there is none.
 
-        Numbers that the robot does not have are 0 before they are put into bins. Raises ValueError by D.
+        Numbers that the robot does not have are 0 before binning. Raises ValueError if D is too large.
         """
         own = padded(state, self.model.config.state, "pi0.5")
         bins = torch.bucketize(own.double(), self.edges.double(), right=True) - 1

@@ -1,7 +1,7 @@
-"""The golden sample: one raw observation and the actions it must lead to, replayed whenever a checkpoint is loaded.
+"""The golden sample: one raw observation and the actions that it must give, replayed whenever a checkpoint is loaded.
 
-It runs the whole way from raw pixels to physical units, and keeps everything by name, so that swapped colours,
-joints, channels or statistics are found before a robot finds them.
+It covers the whole way from raw pixels to physical units, and keeps everything by name, so that swapped colours,
+joints, channels or statistics are found before a robot moves.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from auras_ros.observation import ObservationSpec, Preprocessor
 from auras_ros.policies.policy import Policy, TokenPolicy, generate
 
 NOISE_SEED = 20_250_101
-LEAST_LIKELY = 0.25  # standard deviations by which a token of the sample may lose; a wrong picture costs some 1.2
+LEAST_LIKELY = 0.25  # standard deviations by which a token of the sample may lose; a wrong image costs about 1.2
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,12 @@ class GoldenSample:
     actions: dict[str, NDArray[np.float64]]
 
     def with_actions(self, plan: str, channels: Sequence[str], actions: NDArray[np.float64]) -> GoldenSample:
-        """The same with the actions [horizon, channels] of one plan more."""
+        """The same sample with the actions [horizon, channels] of one more plan."""
         columns = {f"{plan}/{channel}": actions[:, i] for i, channel in enumerate(channels)}
         return GoldenSample(self.images, self.state, self.actions | columns)
 
     def of(self, plan: str, channel: str) -> NDArray[np.float64]:
-        """The actions [horizon] of one channel under a plan. Raises CheckpointError where there are none."""
+        """The actions [horizon] of one channel under a plan. Raises CheckpointError if there are none."""
         if f"{plan}/{channel}" not in self.actions:
             raise CheckpointError(f"golden sample: no actions for plan '{plan}', channel '{channel}'")
         return self.actions[f"{plan}/{channel}"]
@@ -52,7 +52,7 @@ class GoldenSample:
         arrays = {f"{group}/{name}": a for group, named in groups.items() for name, a in named.items()}
         with naming(path):
             save_file({name: torch.from_numpy(np.ascontiguousarray(a)) for name, a in arrays.items()}, path)
-        path.chmod(0o644)  # the library writes for the owner alone
+        path.chmod(0o644)  # the library writes it for the owner only
 
     @classmethod
     def load(cls, path: Path) -> GoldenSample:
@@ -67,7 +67,7 @@ class GoldenSample:
 
 
 def observed(spec: ObservationSpec, sample: GoldenSample) -> tuple[Tensor, Tensor]:
-    """The sample's observation as a policy takes it: images and state. Raises CheckpointError where it is none of this
+    """The sample's observation as a policy takes it: images and state. Raises CheckpointError if it does not fit this
     spec."""
     preprocess = Preprocessor(spec)
     joints = () if spec.state is None else spec.state.names
@@ -83,9 +83,9 @@ def observed(spec: ObservationSpec, sample: GoldenSample) -> tuple[Tensor, Tenso
 
 
 def replay(policy: Policy, spec: ObservationSpec, sample: GoldenSample) -> NDArray[np.float64]:
-    """Actions [horizon, channels] that this policy makes of the sample's observation, with the sample's noise.
+    """Actions [horizon, channels] of this policy for the sample's observation, with the sample's noise.
 
-    Raises CheckpointError where the sample is not an observation of this spec.
+    Raises CheckpointError if the sample is not an observation of this spec.
     """
     images, state = observed(spec, sample)
     noise = torch.randn((1, *policy.noise_shape), generator=torch.Generator().manual_seed(NOISE_SEED))
@@ -102,8 +102,8 @@ def check(
     exact: bool = True,
 ) -> None:
     """Raise CheckpointError unless the replay is within `tolerance` [channels] (physical units) of the sample. exact:
-    the weights are as fine as those that the sample was made with. Otherwise rounding may choose other tokens, so that
-    of a policy that writes some it is asked whether the sample's tokens are likely."""
+    the weights are as precise as those that made the sample. If not, rounding may choose other tokens, so for a policy
+    that writes tokens it is checked whether the sample's tokens are likely."""
     if not exact and isinstance(policy, TokenPolicy):
         _check_tokens(policy, plan, spec, channels, sample)
         return

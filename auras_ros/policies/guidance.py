@@ -1,12 +1,12 @@
 """Real-time chunking: a chunk is generated as the continuation of the active one (Black, Galliker and Levine 2025).
 
-While a chunk is generated the robot executes the one before. What it will have executed by then is frozen, and what
-the old chunk says beyond that pulls the new one towards it, the less the later: so the new chunk begins where the old
-one is left, and not beside it. A policy that denoises, or follows a velocity, says at each step which clean actions it
-expects; both methods move that expectation and leave the rest of the step alone. Rows are independent, nothing reads a
-value back: a guided step can be captured and replayed like any other.
+While a chunk is generated, the robot executes the one before. Actions that it will have executed by then are frozen.
+Later actions of the old chunk pull the new one towards them, less and less. So the new chunk begins where the robot
+leaves the old one. A policy that denoises, or follows a velocity, predicts clean actions at each step; both methods
+move that prediction and change nothing else. Rows are independent, and nothing reads a value back: a guided step can be
+captured and replayed like any other.
 
-Which actions these are, and where the freezing ends, is `pipeline.continuity`'s.
+`pipeline.continuity` chooses these actions and the end of the frozen part.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Guide(NamedTuple):
 
 
 class FlowTime(NamedTuple):
-    """Where a step stands. time [B]: 0 is noise, 1 is data, on the straight path from one to the other; scale [B]: what
-    the sample is divided by to lie on that path."""
+    """The place of a step. time [B]: 0 is noise, 1 is data, on the straight path from one to the other; scale [B]: the
+    divisor that puts the sample on that path."""
 
     time: Tensor
     scale: Tensor
@@ -43,22 +43,22 @@ class GuidablePolicy(Policy, Protocol):
     `advance` without a shift."""
 
     def predict(self, state: State, context: Tensor, index: Tensor) -> Tensor:
-        """The network's word [B, H, A], differentiable in the sample."""
+        """The network's prediction [B, H, A], differentiable in the sample."""
         ...
 
     def clean(self, state: State, predicted: Tensor, index: Tensor) -> Tensor:
-        """The clean actions [B, H, A] that this word means."""
+        """The clean actions [B, H, A] that this prediction implies."""
         ...
 
     def advance(self, state: State, predicted: Tensor, index: Tensor, shift: Tensor | None = None) -> State:
-        """The step, as though the clean actions were expected `shift` [B, H, A] further."""
+        """The step, with the expected clean actions moved by `shift` [B, H, A]."""
         ...
 
     def flow_time(self, index: Tensor) -> FlowTime: ...
 
     def place(self, values: Tensor, normalise: bool = True) -> Tensor:
-        """What `finish` undone gives: [B, horizon, channels], float64, where the sample has it, [B, H, A] float32, and
-        zero elsewhere. normalise: from physical units to the network's."""
+        """The inverse of `finish`: [B, horizon, channels], float64 -> the sample's layout [B, H, A], float32, zero
+        elsewhere. normalise: from physical units to the network's."""
         ...
 
 
@@ -67,10 +67,9 @@ def guided_step(
 ) -> State:
     """One step of rows towards the first rows of the guide. With weights of zero it is the plain step, to the bit.
 
-    "inpaint" takes the mean of what is expected and the target, by the weight. "rtc" pulls by the gradient of the
-    weighted error through the network, so that free actions follow those that are held (Black et al. 2025, eq. 2 and
-    3; Song et al. 2023); it costs a backward pass. Frozen actions are the target itself in both, which goes beyond the
-    paper's.
+    "inpaint" takes the mean of prediction and target, by the weight. "rtc" follows the gradient of the weighted error
+    through the network, so that free actions follow the frozen ones (Black et al. 2025, eq. 2 and 3; Song et al. 2023);
+    it costs a backward pass. In both, frozen actions are the target itself, which goes beyond the paper's.
     """
     target, weight = (part[: len(index)] for part in guide)
     with torch.set_grad_enabled(method == "rtc"):
@@ -88,11 +87,11 @@ def guided_step(
 
 
 def _gain(at: FlowTime) -> Tensor:
-    """What a pull on the sample counts for the expected clean actions, [B, 1, 1].
+    """How much a pull on the sample moves the expected clean actions, [B, 1, 1].
 
     On the straight path the velocity gets min(beta, (1 - t) / (t r^2)) with r^2 = (1 - t)^2 / (t^2 + (1 - t)^2), and
     the clean actions are 1 - t of velocity away.
     """
     time, left = at.time, 1 - at.time
-    plain = (time.square() + left.square()) / (time * left)  # endless at time 0
+    plain = (time.square() + left.square()) / (time * left)  # infinite at time 0
     return (left * plain.clamp(max=MOST_GAIN) * at.scale)[:, None, None]

@@ -1,8 +1,8 @@
 """A golden observation whose tokens win clearly: another machine's rounding must not choose another token.
 
-A token is the best of many scores. Where two are all but equal, the order of a sum decides between them, and a golden
-sample made there would refuse a sound checkpoint on another machine. So an observation is taken only where every token
-wins by `MARGIN`, and others like it are tried until one does. Policies that choose nothing take any observation.
+A token is the best of many scores. If two are almost equal, the order of a sum decides, and a golden sample made there
+would refuse a good checkpoint on another machine. So an observation is accepted only if every token wins by `MARGIN`;
+similar ones are tried until one does. Policies that choose no tokens accept any observation.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from auras_ros.observation import ObservationSpec
 from auras_ros.policies.golden import GoldenSample, observed
 from auras_ros.policies.policy import Policy, TokenPolicy
 
-MARGIN = 1e-3  # standard deviations of a place's scores; float32 moves them by some 1e-6 (12 layers)
+MARGIN = 1e-3  # standard deviations of a position's scores; float32 moves them by about 1e-6 (12 layers)
 TRIES = 64
-GREY_LEVELS = 32  # the most that a pixel is changed by
-SHARE = 0.05  # the most that a joint's position is changed by, of its own size and one unit
+GREY_LEVELS = 32  # the largest change of a pixel
+SHARE = 0.05  # the largest change of a joint's position, as a share of its size plus one unit
 
 
 def clear_sample(
     policies: Iterable[Policy], spec: ObservationSpec, sample: GoldenSample
 ) -> tuple[GoldenSample, float | None]:
-    """The sample, or one like it (seeded noise on pictures and state) that every token of every policy is clear on; and
-    the smallest margin, None where nothing is chosen. Raises CheckpointError where none of `TRIES` is."""
+    """The sample, or a similar one (seeded noise on images and state), on which every token of every policy wins; and
+    the smallest margin, None without tokens. Raises CheckpointError if none of `TRIES` is found."""
     choosing = [policy for policy in policies if isinstance(policy, TokenPolicy)]
     if not choosing:
         return sample, None
@@ -46,13 +46,13 @@ def clear_sample(
 
 
 def smallest_margin(policy: TokenPolicy, spec: ObservationSpec, sample: GoldenSample) -> float:
-    """Of all tokens that this policy makes of the sample's observation; not a number counts as none."""
+    """The smallest of all tokens that this policy gives for the sample's observation; -1 if it is not finite."""
     found = float(policy.margins(policy.perceive(*observed(spec, sample))).min())
     return found if np.isfinite(found) else -1.0
 
 
 def _like(sample: GoldenSample, number: int) -> GoldenSample:
-    """The same observation with more and more noise; the first is the sample itself."""
+    """The same observation with noise that grows with `number`; 0 is the sample itself."""
     random, share = np.random.default_rng(number), number / (TRIES - 1)
 
     def noisy(image: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -24,13 +24,13 @@ class ModulePolicy(nn.Module):
 
 
 class NormalisedPolicy(ModulePolicy):
-    """A policy whose networks' numbers are a linear map of actions in physical units (`Trained`). Further channels than
-    the robot's are of no robot's and are left out."""
+    """A policy whose networks' numbers are a linear map of actions in physical units (`Trained`). Channels that the
+    robot does not have are left out."""
 
     def __init__(self, trained: Trained) -> None:
         super().__init__(trained.architecture)
         self._chunk = trained.chunk
-        meant = trained.lower, trained.upper, trained.center, trained.scale  # by -1, 1, 0, and by a step of 1
+        meant = trained.lower, trained.upper, trained.center, trained.scale  # of -1, 1, 0, and of a step of 1
         self._bounds = [each.double() for each in meant]
 
     def physical(self, numbers: Tensor) -> Tensor:
@@ -39,8 +39,8 @@ class NormalisedPolicy(ModulePolicy):
         return center + scale * numbers[:, self._chunk, : len(center)].double()
 
     def placed(self, values: Tensor, normalise: bool, shape: tuple[int, ...]) -> Tensor:
-        """`physical` undone: [B, horizon, channels] -> float32 [B, *shape], zero where the chunk has nothing.
-        normalise: from physical units to the networks'."""
+        """The inverse of `physical`: [B, horizon, channels] -> float32 [B, *shape], zero outside the chunk. normalise:
+        from physical units to the networks'."""
         _, _, center, scale = self._bounds
         values = values.to(center.device)
         if normalise:

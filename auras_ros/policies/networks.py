@@ -1,7 +1,7 @@
 """The networks that a checkpoint or the registry can name, made from their descriptions; wrong ones refused by name.
 
-A description is plain JSON: `type` and the sizes. The first type of each list is the one meant where none is given,
-which is how the first checkpoints were written. Nothing here reads a file or knows a sampler.
+A description is plain JSON: `type` and the sizes. Without `type`, the first one of each list is used, as in the first
+checkpoints. Nothing here reads a file or knows a sampler.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ NETWORKS: dict[str, type[Network]] = {
 }
 
 
-WORDS = ("pool", "norm", "activation", "film")  # sizes that are words; the network says which it knows
+WORDS = ("pool", "norm", "activation", "film")  # sizes that are words; the network checks them
 
 
 class PerCamera(nn.Module):
-    """An encoder for each camera; pictures [N * cameras, 3, h, w] of one instant stand side by side."""
+    """An encoder for each camera; images [N * cameras, 3, h, w] of one instant are adjacent."""
 
     def __init__(self, each: Sequence[Encoder]) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class PerCamera(nn.Module):
 
 
 def _beside(bodies: Sequence[Block]) -> Block:
-    """Bodies that each take the same number of tensors, on their own share of what is carried."""
+    """Runs each body on its own share of the tensors; all shares have the same size."""
 
     def run(*carried: Tensor) -> tuple[Tensor, ...]:
         own = len(carried) // len(bodies)
@@ -67,8 +67,8 @@ def _beside(bodies: Sequence[Block]) -> Block:
 
 
 def build_encoder(described: Mapping[str, Any], cameras: int | None = None) -> Encoder | PerCamera:
-    """[N, 3, h, w] -> [N, features]; the module has `features` and `sizes`. `separate`: one for each of so many
-    cameras. Raises ValueError or TypeError by name."""
+    """[N, 3, h, w] -> [N, features]; the module has `features` and `sizes`. `separate`: one encoder for each of so many
+    cameras. Raises ValueError or TypeError, naming the key."""
     kind, sizes = _read("encoder", described, ENCODERS)
     separate = sizes.pop("separate", None)
     if separate is None:

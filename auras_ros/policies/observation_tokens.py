@@ -1,7 +1,7 @@
-"""The prefix of a small autoregressive policy: what each instant of the observation is, as a few embeddings.
+"""The prefix of a small autoregressive policy: each instant of the observation as a few embeddings.
 
 One encoder serves all cameras and instants, as in `diffusion`; a linear map makes `tokens` embeddings of an instant's
-features and state. Nothing here knows of the tokens that follow.
+features and state. Nothing here knows the tokens that follow.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from auras_ros.models.blocks import Blocks, alone
 from auras_ros.policies.networks import Encoder, PerCamera
-from auras_ros.policies.perception import cut, seen
+from auras_ros.policies.perception import cut, encode
 from auras_ros.policies.precision import mark
 
 
@@ -25,11 +25,11 @@ class ObservationTokens(nn.Module):
         mark(self, self.embed)
 
     def forward(self, images: Tensor, state: Tensor) -> Tensor:
-        return self.tokens(seen(self.encoder, self, images, state))
+        return self.tokens(encode(self.encoder, self, images, state))
 
     @property
     def segments(self) -> tuple[int, ...]:
-        """One: the state goes into all of them."""
+        """One: the state is in all of them."""
         return (self.history * self._shape[0],)
 
     def blocks(self) -> Blocks:

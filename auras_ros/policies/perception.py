@@ -1,8 +1,8 @@
-"""Perception cut into the blocks that follow one another, so that an executor can spread them over frames.
+"""Perception in consecutive blocks, so that an executor can spread them over frames.
 
-A block takes the tensors that the one before it returned and returns the tensors of the next; the first takes
-(images, state), the last returns the context alone. Shapes are fixed for a batch. What is grouped with what is the
-executor's choice (pp_perception stages of equal work); this module never runs a stage.
+A block takes the tensors that the one before it returned and returns the tensors of the next; the first takes (images,
+state), the last returns only the context. Shapes are fixed for a batch. The executor decides how blocks are grouped
+(pp_perception stages of equal work); this module never runs a stage.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from auras_ros.policies.precision import like_weights
 
 @dataclass(frozen=True)
 class PerceptionBlock:
-    """One block: `carried = block(*carried)`. The state is the last of the tensors that are carried on."""
+    """One block: `carried = block(*carried)`. The state is the last of the tensors that are passed on."""
 
     name: str
     body: Block
@@ -29,21 +29,21 @@ class PerceptionBlock:
 
 
 def without_grad(blocks: Blocks) -> list[PerceptionBlock]:
-    """A model's blocks as those of a policy."""
+    """A model's blocks as blocks of a policy, without gradients."""
     return [PerceptionBlock(name, torch.no_grad()(block)) for name, block in blocks]
 
 
 def cut(encoder: nn.Module, marked: nn.Module) -> list[PerceptionBlock]:
-    """Perception with this encoder in parts: its `blocks()`, or the whole of it where it has none. marked: the module
-    whose weights say in which type pictures and context are (`precision.mark`)."""
+    """Perception with this encoder in parts: its `blocks()`, or the whole encoder if it has none. marked: the module
+    whose weights define the type of images and context (`precision.mark`)."""
     own: Callable[[], Blocks] | None = getattr(encoder, "blocks", None)
     parts = [("encoder", alone(encoder))] if own is None else own()
     last = len(parts) - 1
     return [PerceptionBlock(name, _block(part, marked, i == 0, i == last)) for i, (name, part) in enumerate(parts)]
 
 
-def seen(encoder: nn.Module, marked: nn.Module, images: Tensor, state: Tensor) -> Tensor:
-    """Pictures [B, history, cameras, channels, h, w] and state [B, history, D] -> the context; see `cut`."""
+def encode(encoder: nn.Module, marked: nn.Module, images: Tensor, state: Tensor) -> Tensor:
+    """Images [B, history, cameras, channels, h, w] and state [B, history, D] -> the context; see `cut`."""
     return context_of(encoder(like_weights(marked, images.flatten(0, 2))), state, marked)
 
 
@@ -54,7 +54,7 @@ def context_of(features: Tensor, state: Tensor, marked: nn.Module) -> Tensor:
 
 
 def _block(part: Block, marked: nn.Module, first: bool, last: bool) -> Block:
-    """A part of the encoder as a block of perception: the state goes along, to be joined to the features at the end."""
+    """A part of the encoder as a block of perception; the state is passed on and joined to the features at the end."""
 
     @torch.no_grad()
     def run(*carried: Tensor) -> tuple[Tensor, ...]:

@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-State = Any  # a NamedTuple of tensors, each [B, ...]: what generation carries from step to step is the policy's own
+State = Any  # a NamedTuple of tensors, each [B, ...]: passed from step to step, different for each policy
 
 
 class Policy(Protocol):
@@ -37,8 +37,8 @@ class Policy(Protocol):
         ...
 
     def step(self, state: State, context: Tensor, index: Tensor) -> State:
-        """One generation step; `index` int64 [B] is each row's own step. What did not change is returned as it was.
-        The rows of `context` may be one memory, which is only read."""
+        """One generation step; `index` int64 [B] is each row's own step. Unchanged tensors are returned as they were.
+        The rows of `context` may share memory, which is only read."""
         ...
 
     def finish(self, state: State) -> Tensor:
@@ -48,21 +48,21 @@ class Policy(Protocol):
 
 @runtime_checkable
 class BlockPolicy(Policy, Protocol):
-    """A policy that says itself where its perception can be cut; others are traced and cut (`pipeline.slicing`)."""
+    """A policy that defines where its perception can be cut; others are traced and cut (`pipeline.slicing`)."""
 
     def perception_blocks(self) -> Sequence[Callable[..., tuple[Tensor, ...]]]:
-        """`perceive` in blocks: each takes the tensors that the one before it returned; the first takes
-        (images, state), the last returns the context alone."""
+        """`perceive` in blocks: each takes the tensors that the one before it returned; the first takes (images,
+        state), the last returns only the context."""
         ...
 
 
 @runtime_checkable
 class PromptedPolicy(Policy, Protocol):
-    """A policy that is told in words what to do."""
+    """A policy that takes a prompt."""
 
     def set_prompt(self, ids: Tensor) -> None:
-        """Another prompt, int64 [P], as its tokenizer gives it: a copy to a fixed address, which every frame reads that
-        begins later. Raises ValueError for one that it cannot take, and keeps the old one then."""
+        """Set another prompt, int64 [P], as its tokenizer gives it: copied to a fixed address, which every later frame
+        reads. Raises ValueError, and keeps the old one, if the policy cannot take it."""
         ...
 
 
@@ -82,14 +82,14 @@ class CausalPolicy(Policy, Protocol):
 
     def complete(self, context: Tensor, workspace: Any, recompute: Tensor | None = None) -> State:
         """All steps of a batch of requests, one after the other. recompute: positions of the prefix to compute, rising,
-        the last one of the prefix among them; keys and values of the others stand in the workspace. None: all."""
+        including the last one of the prefix; keys and values of the others are in the workspace. None: all."""
         ...
 
     def refresh(
         self, tokens: Tensor, context: Tensor, count: int, workspace: Any = None, recompute: Tensor | None = None
     ) -> Tensor:
         """The first `count` tokens, each from those before it in `tokens` [B, steps]: int64 [B, count]. recompute: as
-        for `complete`; without a workspace nothing is kept."""
+        in `complete`; without a workspace nothing is kept."""
         ...
 
 
@@ -102,7 +102,7 @@ class TokenPolicy(Policy, Protocol):
         ...
 
     def losses(self, context: Tensor, actions: Tensor) -> Tensor:
-        """By how much the tokens of these actions lose, float64 [B, tokens]."""
+        """How far the tokens of these actions score below the best, float64 [B, tokens]."""
         ...
 
 

@@ -1,8 +1,8 @@
-"""What a policy with language is told to do: its prompt, as text and as token ids, and how another text becomes ids.
+"""The prompt of a policy with language, as text and as token ids, and how another text becomes ids.
 
-The manifest's `network` holds the prompt that the policy was made with; a checkpoint's tokenizer.json, where there is
-one, makes ids of others by the `tokenizers` library (extra `language`), which runs nothing of what is in the file. This
-module never sets a prompt, and never guesses one.
+The manifest's `network` holds the prompt that the policy was made with. A checkpoint's tokenizer.json, if there is one,
+gives the ids of other prompts with the `tokenizers` library (extra `language`), which executes nothing from the file.
+This module never sets a prompt, and never guesses one.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ SHOWN_CHARS = 80
 class PromptTemplate:
     """The prompt that a checkpoint was made with, and the form of every other.
 
-    ids: with all that tokenizer and form add. text: the instruction alone. template: what the tokenizer is given, with
-    the instruction in its place, in lower case where `lower`, and where `plain` (pi0.5) without spaces at its ends and
-    with spaces for underscores and line breaks. end: the id that comes last, added where the tokenizer
-    does not. limit: how many ids there may be; None: exactly as many as these. In a manifest the ids are `prompt` and
-    each other field is `prompt_` and its name. Raises ValueError by that key.
+    ids: with all that tokenizer and form add. text: the instruction alone. template: the tokenizer's input, with the
+    instruction in its place: in lower case if `lower`; if `plain` (pi0.5), without spaces at its ends and with spaces
+    for underscores and line breaks. end: the last id, added if the tokenizer does not add it. limit: the largest number
+    of ids; None: exactly as many as these. In a manifest the ids are `prompt` and each other field is `prompt_` and its
+    name. Raises ValueError, naming that key.
     """
 
     ids: tuple[int, ...]
@@ -55,26 +55,26 @@ class PromptTemplate:
 
     @classmethod
     def of(cls, network: Mapping[str, Any]) -> PromptTemplate:
-        """From the manifest's `network`, whose other keys are not looked at. Raises ValueError."""
+        """From the manifest's `network`, whose other keys are ignored. Raises ValueError."""
         if not isinstance(network.get("prompt"), list):
             raise ValueError(f"prompt: {network.get('prompt')!r} is not a list of token ids")
         named = {each.name: f"prompt_{each.name}" for each in fields(cls)[1:]}
         return cls(tuple(network["prompt"]), **{name: network[key] for name, key in named.items() if key in network})
 
     def to_network(self) -> dict[str, Any]:
-        """The keys that `of` reads; those that say nothing are left out."""
+        """The keys that `of` reads; None and false are left out."""
         values = {f"prompt_{each.name}": getattr(self, each.name) for each in fields(self)[1:]}
         said = {key: value for key, value in values.items() if value is not None and value is not False}
         return {"prompt": list(self.ids), **said}
 
-    def told(self, text: str) -> str:
-        """What the tokenizer is given for this instruction."""
+    def formatted(self, text: str) -> str:
+        """The text that the tokenizer gets for this instruction."""
         text = text.lower() if self.lower else text
         text = text.strip().replace("_", " ").replace("\n", " ") if self.plain else text
         return self.template.replace(INSTRUCTION, text)
 
     def completed(self, ids: list[int]) -> tuple[int, ...]:
-        """With the last id where it is missing. Raises PromptError for a length that this policy cannot take."""
+        """With the last id added if it is missing. Raises PromptError for a length that this policy cannot take."""
         done = (*ids, self.end) if self.end is not None and ids[-1:] != [self.end] else tuple(ids)
         if self.limit is not None and len(done) > self.limit:
             raise PromptError(f"prompt: {len(done)} tokens, but this policy takes {self.limit} at most")
@@ -87,14 +87,14 @@ KEYS = frozenset({"prompt", *(f"prompt_{each.name}" for each in fields(PromptTem
 
 
 class Language:
-    """Texts to ids for one checkpoint. tokenizer: its tokenizer.json, where there is one."""
+    """Texts to ids for one checkpoint. tokenizer: its tokenizer.json, if there is one."""
 
     def __init__(self, prompt: PromptTemplate, tokenizer: Path | None) -> None:
         self.prompt, self._path = prompt, tokenizer
 
     def prepare(self) -> str:
-        """Read the tokenizer, so that no prompt waits for it. What keeps other prompts than the stored one from being
-        used; empty if nothing does."""
+        """Read the tokenizer now, so that no prompt waits for it. Returns why only the stored prompt can be used; empty
+        if others can."""
         if self._path is None:
             return f"no {TOKENIZER}"
         try:
@@ -104,12 +104,11 @@ class Language:
         return ""
 
     def check(self) -> None:
-        """That the tokenizer is the one that the prompt was made with; without the library nobody can tell. Raises
-        PromptError."""
+        """Check that the tokenizer gives the stored prompt's ids; skipped without the library. Raises PromptError."""
         if self._path is not None and self.prompt.text and find_spec("tokenizers") is not None:
             made = self.prompt.completed(self._encoded(self.prompt.text))
             if made != self.prompt.ids:
-                raise PromptError(f"{self._path}: makes {list(made)} of the prompt, whose ids are {self.prompt.ids}")
+                raise PromptError(f"{self._path}: gives {list(made)} for the prompt, whose ids are {self.prompt.ids}")
 
     def ids(self, text: str) -> tuple[int, ...]:
         """All token ids of this instruction. Raises PromptError."""
@@ -117,16 +116,16 @@ class Language:
             return self.prompt.ids
         if self._path is None:
             shown = self.prompt.text[:SHOWN_CHARS]
-            raise PromptError(f"prompt: the checkpoint has no {TOKENIZER}: it knows '{shown}' and no other")
+            raise PromptError(f"prompt: the checkpoint has no {TOKENIZER}: it takes only '{shown}'")
         return self.prompt.completed(self._encoded(text))
 
     def _encoded(self, text: str) -> list[int]:
         try:
-            return list(self._tokenizer.encode(self.prompt.told(text)).ids)
+            return list(self._tokenizer.encode(self.prompt.formatted(text)).ids)
         except PromptError:
             raise
         except Exception as error:  # the library raises nothing narrower
-            raise PromptError(f"prompt: {self._path} cannot make ids of it: {error}") from error
+            raise PromptError(f"prompt: {self._path} cannot tokenize it: {error}") from error
 
     @cached_property
     def _tokenizer(self) -> Any:
@@ -135,8 +134,8 @@ class Language:
 
 
 def language_of(network: Any, folder: Path) -> Language | None:
-    """Of a checkpoint's folder, by its manifest's `network`; None where the policy takes no prompt. Raises ValueError,
-    by key, and PromptError where the folder's tokenizer makes other ids of the stored prompt."""
+    """The language of a checkpoint's folder, by its manifest's `network`; None if the policy takes no prompt. Raises
+    ValueError, naming the key."""
     if not isinstance(network, Mapping) or "prompt" not in network:
         return None
     path = folder / TOKENIZER

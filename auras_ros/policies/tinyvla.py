@@ -1,7 +1,7 @@
 """TinyVLA as a policy: the whole vision-language model is perception, denoising is generation (Auras 6.6).
 
-Steps, sampler and noise are `DiffusionPolicy`'s; what differs is what an encoder is: one for all cameras, the prompt
-and the state, instead of one for each picture. Nothing here reads a file or knows a tokenizer.
+Steps, sampler and noise are `DiffusionPolicy`'s; the encoder differs: one for all cameras, the prompt and the state,
+instead of one for each image. Nothing here reads a file or knows a tokenizer.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ INFERENCE_STEPS = 10  # of 100, DDIM, as published
 class TinyVlaEncoder(nn.Module):
     """Images [B, history, cameras, 3, px, px] and state [B, history, D] -> the head's condition [B, width].
 
-    Of both the newest instant alone. Cameras are joined by token: all patches of one camera, then all of the next,
-    between the two parts of the prompt. before, after: their token ids, int64 [P].
+    Only the newest instant of both is used. Cameras are joined by token: all patches of one camera, then all of the
+    next, between the two parts of the prompt. before, after: their token ids, int64 [P].
     """
 
     def __init__(
@@ -47,8 +47,8 @@ class TinyVlaEncoder(nn.Module):
         return self._condition(self.model(self.prefix(images, state)), state)[0]
 
     def blocks(self) -> Blocks:
-        """As `forward`, in parts that follow one another, by name; the state goes along last."""
-        *seeing, (name, join) = self.prefix.blocks()  # its last part looks at the state and leaves it behind
+        """`forward` in consecutive parts, by name; the state is passed on last."""
+        *seeing, (name, join) = self.prefix.blocks()  # its last part reads the state and does not return it
         encoding = [(f"language.{layer}", carrying(block)) for layer, block in self.model.language.blocks()]
         seeing.append((name, lambda seen, state: (*join(seen, state), state)))
         return [*seeing, *encoding, ("condition", self._condition)]
@@ -58,13 +58,13 @@ class TinyVlaEncoder(nn.Module):
 
 
 class TinyVlaPolicy(DiffusionPolicy):
-    """A diffusion policy whose encoder takes all that is observed. encoder: a `TinyVlaEncoder`."""
+    """A diffusion policy whose encoder takes the whole observation. encoder: a `TinyVlaEncoder`."""
 
     encoder: TinyVlaEncoder
 
     def set_prompt(self, ids: Tensor) -> None:
-        """Another prompt, int64 [P], as its tokenizer gives it. Raises ValueError where it begins otherwise, or for
-        another length."""
+        """Set another prompt, int64 [P], as its tokenizer gives it. Raises ValueError if its beginning or its length
+        differs."""
         self.encoder.prefix.set_ids(ids)
 
     @torch.no_grad()
@@ -88,9 +88,9 @@ def make_tinyvla(
 ) -> TinyVlaPolicy:
     """A TinyVLA of `models.presets` with random weights from `seed`, in evaluation mode; actions lie in [-1, 1].
 
-    prompt: token ids before and after the pictures; 1 and 31 random ones unless given. The noise network predicts
-    the noise and counts as trained with 100 steps, of which DDIM takes every `100 // steps`th. The caller's random
-    state is left alone. Raises ValueError, naming what is not known.
+    prompt: token ids before and after the images; 1 and 31 random ones unless given. The noise network predicts the
+    noise and counts as trained with 100 steps, of which DDIM takes every `100 // steps`th. The caller's random state
+    does not change. Raises ValueError, naming what is wrong.
     """
     if name not in TINYVLAS:
         raise ValueError(f"policy '{name}' is not known; known: {', '.join(TINYVLAS)}")

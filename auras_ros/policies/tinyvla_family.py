@@ -1,6 +1,6 @@
 """The checkpoint family `tinyvla`: a vision-language model that encodes, and Diffusion Policy's head (Auras 6.6).
 
-A plan is a sampler, as of the family `diffusion`. The prompt has a fixed length: the head is conditioned on the mean
+A plan is a sampler, as in the family `diffusion`. The prompt has a fixed length: the head is conditioned on the mean
 over all tokens, which a padded prompt would change. Nothing here reads a file.
 """
 
@@ -32,7 +32,7 @@ HEAD = ("kernel", "groups", "step_width")
 
 class TinyVla:
     """network: vision, language (their sizes), down_dims, kernel, groups, step_width (the U-Net's), the prompt, and
-    image_at (how many of its ids stand before the pictures)."""
+    image_at (how many of its ids come before the images)."""
 
     KEYS = frozenset({"vision", "language", "down_dims", *HEAD, "image_at", "prompt"})
 

@@ -1,8 +1,8 @@
 """The checkpoint families `openvla` and `rt2`: a vision-language model that writes its actions as tokens.
 
 The manifest's `network` holds the sizes of the published networks, the prompt (`policies.prompt`) and which ids mean
-actions; what they mean on the robot are the manifest's statistics, and what the pictures are made of its observation.
-Nothing here reads a file.
+actions. Its statistics say what these mean on the robot, and its observation how images are processed. Nothing here
+reads a file.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class TokenIds(nn.Module):
 
 class OpenVla:
     """network: dinov2, siglip, language (their sizes), vocabulary (of the tokenizer, whose last 256 ids mean actions),
-    and the prompt. Pictures are stacked twice, DINOv2's three channels first. A plan has no settings."""
+    and the prompt. Images are stacked twice, DINOv2's three channels first. A plan has no settings."""
 
     KEYS = frozenset({"dinov2", "siglip", "language", "vocabulary", "prompt"})
 
@@ -72,7 +72,7 @@ class OpenVla:
 
 class Rt2:
     """network: vision, language (their sizes), first and bins (the ids that mean actions), the prompt, and image_at
-    (how many of its ids stand before the pictures). A plan has no settings."""
+    (how many of its ids come before the images). A plan has no settings."""
 
     KEYS = frozenset({"vision", "language", "first", "bins", "image_at", "prompt"})
 
@@ -96,7 +96,7 @@ class Rt2:
 
 
 def make_prefix(model: SeeingLanguage, prompt: PromptTemplate, image_at: int, cameras: int) -> VisionLanguagePrefix:
-    """With room for every prompt up to its limit, or for this one's length alone. Raises ValueError."""
+    """A prefix with room for every prompt up to its limit, or only for this one's length. Raises ValueError."""
     before, after = split_prompt(prompt, image_at)
     if prompt.limit is None:
         return VisionLanguagePrefix(model, before, after, cameras)
@@ -104,7 +104,7 @@ def make_prefix(model: SeeingLanguage, prompt: PromptTemplate, image_at: int, ca
 
 
 def split_prompt(prompt: PromptTemplate, image_at: int) -> tuple[Tensor, Tensor]:
-    """The ids before the pictures, and those after. Raises ValueError where none are left after them."""
+    """The ids before the images, and those after. Raises ValueError if none are left after them."""
     if image_at >= len(prompt.ids):
         raise ValueError(f"network: image_at: {image_at}, but the prompt has {len(prompt.ids)} ids")
     ids = torch.tensor(prompt.ids, dtype=torch.int64)
@@ -112,15 +112,15 @@ def split_prompt(prompt: PromptTemplate, image_at: int) -> tuple[Tensor, Tensor]
 
 
 def check_parts(encoder: Any, network: Any, keys: frozenset[str]) -> None:
-    """That a manifest's `encoder` is empty and its `network` has these keys, and maybe the prompt's others. Raises
-    TypeError or ValueError."""
+    """Check that a manifest's `encoder` is empty and its `network` has these keys, and no others but the prompt's.
+    Raises TypeError or ValueError."""
     if encoder != {}:
-        raise ValueError(f"encoder: {encoder!r}, expected {{}}: the network sees for itself")
+        raise ValueError(f"encoder: {encoder!r}, expected {{}}: the network has its own encoder")
     check_keys(network, keys, PROMPT_KEYS)
 
 
 def check_pictures(architecture: Architecture, channels: int, px: int) -> None:
-    """That the observation gives what the vision encoder takes. Raises ValueError."""
+    """Check that the observation gives what the vision encoder takes. Raises ValueError."""
     found, expected = (architecture.channels, *architecture.image_px), (channels, px, px)
     if architecture.cameras < 1 or found != expected:
         shape = " x ".join(map(str, found))
@@ -130,7 +130,7 @@ def check_pictures(architecture: Architecture, channels: int, px: int) -> None:
 
 
 def checked_prompt(network: Mapping[str, Any], vocabulary: int) -> PromptTemplate:
-    """Raises ValueError, also for an id that has no embedding."""
+    """The manifest's prompt. Raises ValueError, also for an id that has no embedding."""
     prompt = PromptTemplate.of(network)
     if max(prompt.ids) >= vocabulary:
         raise ValueError(f"network: prompt: id {max(prompt.ids)} is not below the vocabulary, {vocabulary}")
@@ -165,7 +165,7 @@ def read_config(kind: type[ConfigT], raw: Any, owner: str) -> ConfigT:
 
 
 def _fits(value: Any, wanted: str) -> bool:
-    """Whether JSON gave what the annotation says; words are checked by the class itself."""
+    """Whether the JSON value has the annotated type; the class itself checks words."""
     kinds = {"int": int, "float": int | float, "bool": bool, "None": type(None), "RopeScaling": Mapping}
     allowed = [kinds.get(part, str) for part in wanted.split(" | ")]
     return any(isinstance(value, kind) and (kind is bool or not isinstance(value, bool)) for kind in allowed)

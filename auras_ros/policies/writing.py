@@ -26,10 +26,10 @@ from auras_ros.policies.margin import clear_sample
 
 @dataclass(frozen=True)
 class Description:
-    """What a checkpoint says of itself. `type`, `encoder`, `network` and `plans` are the family's (`families`).
+    """What a checkpoint says of itself. The family defines `type`, `encoder`, `network` and `plans` (`families`).
 
-    lower, upper: the range of each channel's actions in physical units, that -1 and 1 of the networks mean; where
-    actions were normalised by mean and std, those are mean - std and mean + std. more: the manifest's optional keys.
+    lower, upper: the range of each channel's actions in physical units that -1 and 1 of the networks mean; mean - std
+    and mean + std if actions were normalised by mean and std. more: the manifest's optional keys.
     """
 
     name: str
@@ -65,12 +65,12 @@ def write(
     state: Mapping[str, NDArray[np.float64]],
     tokenizer: Path | None = None,
 ) -> float | None:
-    """Write everything, then load it to be sure. Raises CheckpointError, naming what does not fit.
+    """Write everything, then load it as a check. Raises CheckpointError, naming what does not fit.
 
-    parts: the networks by the names that the family gives them. images, state: the golden sample's observation, camera
-    -> uint8 RGB [history, h, w, 3], joint -> float64 [history] in physical units; one that the policy has an opinion
-    on, taken from the robot or its simulator. tokenizer: a tokenizer.json that is to go along. Of a policy that writes
-    tokens the observation may be changed a little, and the result is by how much its tokens win (`policies.margin`).
+    parts: the networks by the family's names. images, state: the golden sample's observation, camera -> uint8 RGB
+    [history, h, w, 3], joint -> float64 [history] in physical units; take it from the robot or its simulator, so that
+    the policy's output is meaningful. tokenizer: a tokenizer.json to copy. For a policy that writes tokens, the
+    observation may be changed a little, and the result is the margin by which its tokens win (`policies.margin`).
     """
     tensors = {f"{part}.{key}": t for part, m in parts.items() for key, t in m.state_dict().items()}
     return write_manifest(folder, description.manifest(), tensors, images, state, tokenizer)
@@ -84,8 +84,8 @@ def write_manifest(
     state: Mapping[str, NDArray[np.float64]],
     tokenizer: Path | None = None,
 ) -> float | None:
-    """As `write`, of a manifest without `weights` and the tensors by our names. Raises CheckpointError, or OSError by
-    the file that cannot be written."""
+    """Like `write`, from a manifest without `weights` and the tensors by our names. Raises CheckpointError, or OSError,
+    naming the file that cannot be written."""
     folder.mkdir(parents=True, exist_ok=True)
     if tokenizer is not None:
         with naming(folder / TOKENIZER):
@@ -93,7 +93,7 @@ def write_manifest(
     weights = folder / checkpoint.WEIGHTS
     with naming(weights):
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, weights)
-    weights.chmod(0o644)  # the library writes for the owner alone
+    weights.chmod(0o644)  # the library writes it for the owner only
     digest = sha256(weights)
     manifest = {**described, "weights": {"file": checkpoint.WEIGHTS, "sha256": digest}}
     with naming(folder / MANIFEST):

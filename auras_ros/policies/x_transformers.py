@@ -1,7 +1,7 @@
-"""The checkpoint family `x-transformers`: a small autoregressive policy whose decoder is that library's.
+"""The checkpoint family `x-transformers`: a small autoregressive policy with that library's decoder.
 
-As `autoregressive_family.Autoregressive`, but for the decoder: the manifest gives the library's own keywords. What
-they make is checked when the networks are built (`models.x_check`); nothing of the library is imported before.
+Like `autoregressive_family.Autoregressive`, except for the decoder: the manifest gives the library's own keywords. The
+decoder is checked when the networks are built (`models.x_check`); the library is not imported before.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OPTIONAL = {"wrapper"}
 
 class XTransformers(Autoregressive):
     """A plan has no settings. network: tokens (embeddings of one instant), bins (of a channel's range; the vocabulary),
-    decoder and, where wanted, wrapper (keywords of the library's Decoder and TransformerWrapper)."""
+    decoder and optionally wrapper (keywords of the library's Decoder and TransformerWrapper)."""
 
     def networks(self, encoder: Any, network: Any, architecture: Architecture) -> nn.ModuleDict:
         check_keys(network, KEYS, OPTIONAL)
@@ -39,7 +39,7 @@ class XTransformers(Autoregressive):
         try:
             decoder = XDecoder(network["bins"], steps, network["decoder"], network.get("wrapper"), before)
         except ImportError as error:
-            raise ValueError(f"network: the x-transformers library is not there: {error}") from error
+            raise ValueError(f"network: the x-transformers library is not installed: {error}") from error
         inputs = architecture.instant(seen.features)
         prefix = ObservationTokens(seen, architecture.history, inputs, network["tokens"], decoder.width)
         return nn.ModuleDict({"prefix": prefix, "decoder": decoder})

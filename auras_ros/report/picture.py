@@ -52,6 +52,9 @@ def legend_below(axes: Any, columns: int = 2, under: float = -0.16) -> None:
         axes.legend(fontsize=NOTE_AT, ncols=columns, frameon=False, **place)
 
 
-def whiskers(row: Mapping[str, Any], value: str, low: str = "low", high: str = "high") -> list[list[float]]:
-    """An interval as matplotlib's error bars take it; never negative."""
-    return [[max(0.0, row[value] - row[low])], [max(0.0, row[high] - row[value])]]
+def whiskers(
+    rows: Sequence[Mapping[str, Any]], value: str, low: str = "low", high: str = "high"
+) -> tuple[list[float], list[float]]:
+    """The rows' intervals as matplotlib's error bars take them; never negative."""
+    below = [max(0.0, row[value] - row[low]) for row in rows]
+    return below, [max(0.0, row[high] - row[value]) for row in rows]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,12 @@ def wilson(successes: int, trials: int, z: float = Z_95) -> tuple[float, float]:
     centre = (share + z * z / (2 * trials)) / denominator
     half = z / denominator * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
     return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def success_fields(won: Collection[bool]) -> dict[str, Any]:
+    """The fields of a row: the share of episodes that succeeded, their number, and the share's 95 % interval."""
+    low, high = wilson(sum(won), len(won))
+    return {"success": sum(won) / len(won), "episodes": len(won), "low": low, "high": high}
 
 
 def paired_difference(both: int, first: int, second: int, neither: int, z: float = Z_95) -> tuple[float, float, float]:

@@ -1,7 +1,7 @@
-"""ROS 2 for the nodes: rclpy where it is installed, Cyclone DDS on the same wire where it is not.
+"""ROS 2 for the nodes: rclpy if it is installed, otherwise our layer on Cyclone DDS, with the same wire protocol.
 
 Names and signatures are rclpy's (Jazzy), so that node code is the same on both. Messages come from
-`auras_ros.ros.msg`, services from `auras_ros.ros.srv`: all real, or all ours.
+`auras_ros.ros.msg`, services from `auras_ros.ros.srv`: all are rclpy's, or all are ours.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .backend import BACKEND
 if TYPE_CHECKING:
     from .dds import *  # noqa: F403
 
-# Where rclpy keeps each name; our layer has all of them in one module.
+# The rclpy module of each name; our layer has all of them in one module.
 _RCLPY = {
     "rclpy": ("create_node", "init", "ok", "shutdown", "spin", "spin_once", "spin_until_future_complete",
               "try_shutdown"),

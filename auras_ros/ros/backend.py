@@ -1,6 +1,6 @@
-"""Which ROS this process speaks: rclpy where it imports, our DDS layer where it does not.
+"""Which ROS this process uses: rclpy if it can be imported, otherwise our DDS layer.
 
-AURAS_ROS_BACKEND=rclpy or dds forces one. The choice is made once and holds for everything under auras_ros.ros.
+AURAS_ROS_BACKEND=rclpy or dds forces one. The choice is made once, for everything under auras_ros.ros.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ VARIABLE = "AURAS_ROS_BACKEND"
 
 
 def choose() -> str:
-    """'rclpy' or 'dds'. ValueError for another value of the variable, ImportError where rclpy is forced and absent."""
+    """'rclpy' or 'dds'. Raises ValueError for another value of VARIABLE, ImportError if a forced rclpy is missing."""
     forced = os.environ.get(VARIABLE, "")
     if forced not in ("", "rclpy", "dds"):
         raise ValueError(f"{VARIABLE} is {forced!r}, expected rclpy or dds")

@@ -1,7 +1,7 @@
-"""Spins a node that must outlive its callbacks: whatever one of them raises is counted and said, and the node goes on.
+"""Spins a node that must survive its callbacks: an exception is counted and logged, and the node continues.
 
-What comes from outside reaches a node in its callbacks. To guard each of them by itself is to forget one; here is the
-one place through which they all pass, with rclpy as with our layer.
+Everything from outside reaches a node through callbacks, so this one place guards them all, with rclpy and with our
+layer.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 import traceback
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from auras_ros.output import printable
 from auras_ros.ros import Clock, ClockType, ExternalShutdownException, Node, SingleThreadedExecutor
@@ -18,12 +18,12 @@ from auras_ros.ros import Clock, ClockType, ExternalShutdownException, Node, Sin
 WAKE_S = 0.05  # Python runs a signal handler only between two waits
 SAID_EACH_S = 1.0
 LAST_LINES, LAST_CHARACTERS = 6, 1000  # of a traceback
-BROKEN_S = 2.0  # an executor that has done nothing but fail for this long is broken
-POLL_S, DEAF_S, DEAF_TURNS = 0.5, 5.0, 50
+BROKEN_S = 2.0  # an executor whose callbacks have only failed for this long is broken
+POLL_S, STALLED_S, STALLED_TURNS = 0.5, 5.0, 50
 
 
 class CallbackFailures:
-    """What was raised and left: how often, and the last of it."""
+    """Exceptions of callbacks that were caught: how many, and the last."""
 
     def __init__(self) -> None:
         self.count, self.last = 0, ""
@@ -33,19 +33,21 @@ class CallbackFailures:
 
     @contextmanager
     def guarded(self, what: str, say: Callable[[str], object]) -> Iterator[None]:
-        """What the block raises is counted, told to `say` and left; but for MemoryError, and the end of ROS."""
+        """An exception in the block is counted, reported to `say` and not raised, except MemoryError and the end of
+        ROS."""
         try:
             yield
         except (MemoryError, ExternalShutdownException):
             raise
         except Exception as error:  # noqa: BLE001  (this is the one place for it)
-            if text := self._failed(error, what):
-                say(text)
+            with suppress(Exception):  # a log that fails as well must not end the node
+                if text := self._failed(error, what):
+                    say(text)
         else:
             self._since_s = None
 
     def _failed(self, error: Exception, what: str) -> str:
-        """Note it; the text to log, empty where as much was said a moment ago."""
+        """Count it and return the text to log, which is empty if the last one was logged a moment ago."""
         now_s = time.monotonic()
         self.count += 1
         self._since_s = now_s if self._since_s is None else self._since_s
@@ -57,10 +59,10 @@ class CallbackFailures:
         more = f" ({self._unsaid} more since the last such line)" if self._unsaid else ""
         shown = printable("".join(lines[-LAST_LINES:])[-LAST_CHARACTERS:].rstrip())
         self._said_s, self._unsaid = now_s, 0
-        return f"{what} failed and was left{more}:\n{shown}"
+        return f"{what} failed and was skipped{more}:\n{shown}"
 
     def only(self) -> bool:
-        """Whether nothing has succeeded for so long that nothing will."""
+        """Whether callbacks have only failed for so long that none is expected to succeed again."""
         return self._since_s is not None and time.monotonic() - self._since_s > BROKEN_S
 
 
@@ -68,14 +70,14 @@ _of_nodes: weakref.WeakKeyDictionary[Node, CallbackFailures] = weakref.WeakKeyDi
 
 
 def failures_of(node: Node) -> CallbackFailures:
-    """The node's, made when first asked for."""
+    """The failures of this node; created at the first call."""
     return _of_nodes.setdefault(node, CallbackFailures())
 
 
 class Callbacks:
-    """`turn` runs one callback; MemoryError and ExternalShutdownException leave it, as does what is no Exception.
+    """`spin_once` runs one callback. It raises MemoryError, ExternalShutdownException and what is not an Exception.
 
-    say: who is told of what was raised; None: the node's log."""
+    say: where failures are reported; None: the node's log."""
 
     def __init__(self, node: Node, say: Callable[[str], object] | None = None) -> None:
         self._node, self._failures = node, failures_of(node)
@@ -84,8 +86,8 @@ class Callbacks:
         self._executor.add_node(node)
         self._alive_s, self._turns, self._watching = time.monotonic(), 0, False
 
-    def turn(self, wait_s: float = WAKE_S) -> bool:
-        """Run a callback, or wait a moment for one. False once the executor is broken; the log says how."""
+    def spin_once(self, wait_s: float = WAKE_S) -> bool:
+        """Run a callback, or wait a moment for one. Returns False once the executor is broken; the log says why."""
         count = self._failures.count
         with self._failures.guarded("a callback", self._say):
             self._executor.spin_once(timeout_sec=wait_s)
@@ -97,8 +99,8 @@ class Callbacks:
         self._executor.shutdown()
 
     def _watch(self) -> None:
-        """After a failure, look whether callbacks still run: where taking a message fails, rclpy counts its callback
-        as running for ever, and runs no other one of the node."""
+        """After a failure, check whether callbacks still run: if taking a message fails, rclpy counts its callback
+        as running for ever, and runs no other callback of the node."""
         if not self._watching:
             self._watching = True
             self._alive()
@@ -109,10 +111,10 @@ class Callbacks:
 
     def _broken(self) -> bool:
         self._turns += 1
-        deaf = self._watching and self._turns > DEAF_TURNS and time.monotonic() - self._alive_s > DEAF_S
-        if deaf:
-            self._node.get_logger().fatal(f"no callback has run for {DEAF_S:g} s: the executor is broken")
+        stalled = self._watching and self._turns > STALLED_TURNS and time.monotonic() - self._alive_s > STALLED_S
+        if stalled:
+            self._node.get_logger().fatal(f"no callback has run for {STALLED_S:g} s: the executor is broken")
         elif failing := self._failures.only():
-            self._node.get_logger().fatal(f"callbacks have done nothing but fail for {BROKEN_S:g} s")
+            self._node.get_logger().fatal(f"every callback has failed for {BROKEN_S:g} s: the executor is broken")
             return failing
-        return deaf
+        return stalled

@@ -1,7 +1,7 @@
 """Images and stamps as messages, with no copy of the pixels beyond what the backend cannot avoid.
 
-Our layer sends an array's own memory (the message must be published before the array changes); rclpy wants an
-array.array, which takes one copy. Nothing here decodes or converts colours.
+Our layer sends an array's own memory (the message must be published before the array changes); rclpy needs an
+array.array, which costs one copy. Nothing here decodes or converts colours.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CHANNELS = {"mono8": 1, "8UC1": 1, "rgb8": 3, "bgr8": 3, "8UC3": 3, "rgba8": 4, 
 
 
 def to_time_msg(ns: int) -> Any:
-    """builtin_interfaces/Time of nanoseconds. ValueError where they do not fit its 32 bits of seconds."""
+    """builtin_interfaces/Time of nanoseconds. Raises ValueError if they do not fit its 32 bits of seconds."""
     sec, nanosec = divmod(int(ns), NS_PER_S)
     if not -(2**31) <= sec < 2**31:
         raise ValueError(f"stamp of {ns} ns: {sec} s do not fit 32 bits")
@@ -52,7 +52,7 @@ def _bytes_field(data: Any) -> Any:
 def image_message(array: npt.NDArray[np.uint8], *, stamp_ns: int, frame_id: str, encoding: str) -> Any:
     """sensor_msgs/Image of a uint8 array [height, width] or [height, width, channels].
 
-    Raises TypeError for another dtype, ValueError where shape and encoding disagree; both name the field.
+    Raises TypeError for another dtype, ValueError if shape and encoding disagree; both name the field.
     """
     if array.dtype != np.uint8:
         raise TypeError(f"image data: expected uint8, got {array.dtype}")

@@ -1,7 +1,7 @@
 """The messages that node code uses, by their plain names: `from auras_ros.ros.msg import Image, JointState`.
 
-All are rclpy's own where the backend is rclpy, all ours where it is not; each is made when first asked for.
-Where two packages share a name, ours has the suffix Msg: ClockMsg, TimeMsg, DurationMsg, ParameterMsg.
+All are rclpy's own if the backend is rclpy, otherwise all are ours; each is created at its first use.
+If two packages share a name, ours has the suffix Msg: ClockMsg, TimeMsg, DurationMsg, ParameterMsg.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TYPES = {name: f"{package}/msg/{name}" for package, names in _PACKAGES.items() 
 def message_type(ros_type: str) -> Any:
     """The class of any message by its full name, 'package/msg/Name'.
 
-    Raises ImportError naming the package (rclpy) or KeyError naming the type (ours) where there is none.
+    Raises ImportError naming the package (rclpy) or KeyError naming the type (ours) if there is none.
     """
     package, _, name = ros_type.split("/")
     if BACKEND == "rclpy":

@@ -1,8 +1,8 @@
 """The life of a node's process: initialise, build, spin, halt, shut down, with an exit status (`exit_status`).
 
 No input from outside ends it: callbacks are guarded (`ros.callbacks`), and output that nobody reads is dropped
-(`output`). Signals are handled here and not by ROS, whose handlers end the context at once: a node that is asked to
-stop must still be able to publish its last messages.
+(`output`). Signals are handled here and not by ROS, whose handlers end the context at once: a node that must stop
+has to publish its last messages first.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import FrameType
 from typing import Any, NoReturn
 
 from auras_ros.descriptors import ensure_descriptors
@@ -27,31 +26,29 @@ from auras_ros.ros.refusals import SETTINGS_ERRORS
 
 
 def run_node(
-    build: Callable[[threading.Event], Any],
+    build: Callable[[Sequence[int]], Any],
     bad_settings: tuple[type[Exception], ...],
     too_slow: tuple[type[Exception], ...] = (),
     check_arguments: Callable[[Sequence[str]], None] = lambda words: None,
     argv: list[str] | None = None,
 ) -> int:
-    """Run one node until SIGINT or SIGTERM, or until it is no longer `working`: a node whose own thread failed must
-    not seem alive. Returns the exit status.
+    """Run one node until SIGINT, SIGTERM or SIGHUP, or until it is no longer `working`: a node whose own thread failed
+    must not appear alive. Returns the exit status.
 
-    `build` is given an event, which the signals set, for a node whose start takes long; the node has `start()`,
+    `build` gets the list of the signals that came so far, for a node that takes long to start; the node has `start()`,
     `working()` and `halt()`. `bad_settings`: errors of `build` and `start` that end with status 2
-    (or 1, if the machine was the cause: `exit_status`); `too_slow`: those of them that may pass, status 3.
+    (or 1, if the machine was the cause: `exit_status`); `too_slow`: those that a later start may not have, status 3.
     """
-    asked = threading.Event()
+    asked: list[int] = []  # no Event: its lock would be taken twice where two signals come together
     refusals, words = (*bad_settings, *SETTINGS_ERRORS), sys.argv if argv is None else argv
     with non_blocking_output():
         bound_heap()
         if not faulthandler.is_enabled():
             faulthandler.enable()  # a crash in native code prints every thread's traceback
 
-        def ask(number: int, frame: FrameType | None) -> None:
-            asked.set()
-
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, ask)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # SIGHUP: the terminal is gone
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+                signal.signal(number, lambda came, _: asked.append(came))
         try:
             with _refusals((OSError, ValueError, RuntimeError), ()):  # ROS arguments, a parameter file, the environment
                 ensure_descriptors()
@@ -65,8 +62,8 @@ def run_node(
                 try:
                     with _refusals(refusals, too_slow):
                         node.start()
-                    while not asked.is_set() and node.working():
-                        if not callbacks.turn():
+                    while not asked and node.working():
+                        if not callbacks.spin_once():
                             return BROKEN
                     return 0 if node.working() else BROKEN
                 finally:
@@ -102,8 +99,8 @@ def _refusals(bad_settings: tuple[type[Exception], ...], too_slow: tuple[type[Ex
 def leave(status: int) -> NoReturn:
     """End the process with this status; at once if a thread still works.
 
-    A policy's thread that hangs, or still loads, is in native code more often than not. Interpreter shutdown would free
-    what that thread still uses, and the C++ library would end the process by SIGABRT instead of with the status.
+    A policy's thread that hangs, or still loads, is usually in native code. Interpreter shutdown would free what that
+    thread still uses, and the C++ library would end the process by SIGABRT instead of with the status.
     """
     if any(thread.daemon for thread in threading.enumerate()):
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""What the middleware refuses of a user's settings when a node is built: names, and the variables of discovery."""
+"""Errors of the middleware for a user's settings when a node is built: invalid names and discovery variables."""
 
 from __future__ import annotations
 

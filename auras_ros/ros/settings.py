@@ -1,6 +1,6 @@
 """A node's parameters, declared from the fields of a frozen dataclass (`auras_ros.parameters`) and read into it.
 
-They are read-only, but for those that a node reads again while it runs.
+They are read-only, except those that a node reads again while it runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def read_parameters(node: Node, settings: type[T], live: Collection[str] = ()) -> T:
-    """Declare every field of the dataclass on `node` and return the values given. live: names that may be set later.
+    """Declare every field of the dataclass on `node` and return the values. live: names that may be set later.
 
     An integer is accepted where a float is expected; any other type, and a value out of bounds, raises
     ParameterError naming the parameter.
@@ -27,7 +27,7 @@ def read_parameters(node: Node, settings: type[T], live: Collection[str] = ()) -
 
 
 def declare_parameters(node: Node, settings: type[Any], live: Collection[str]) -> None:
-    """Declare every field with its bounds; check given values and names. Raises ParameterError."""
+    """Declare every field with its bounds; check the given values and names. Raises ParameterError."""
     given = _given(node)
     for each in fields(settings):
         if each.name in given:
@@ -65,7 +65,7 @@ def refusal(node: Node, settings: type[Any], given: Parameter) -> str:
 
 def _given(node: Node) -> dict[str, Any]:
     """The parameters that the node was started with, declared or not. rclpy has them only in a private attribute; if
-    that is gone, types and bounds are still checked by the declaration, and names by the reader of the file."""
+    it is missing, types and bounds are still checked by the declaration, and names by the reader of the file."""
     return {name: each.value for name, each in getattr(node, "_parameter_overrides", {}).items()}
 
 

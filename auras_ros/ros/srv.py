@@ -1,6 +1,6 @@
 """The services that node code uses: `from auras_ros.ros.srv import Trigger, SetBool, ChangeState`.
 
-All are rclpy's own where the backend is rclpy, all ours where it is not; each is made when first asked for.
+All are rclpy's own if the backend is rclpy, otherwise all are ours; each is created at its first use.
 """
 
 from __future__ import annotations

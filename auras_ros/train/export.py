@@ -15,6 +15,7 @@ from auras_ros.observation import CameraSpec, ObservationSpec, StateSpec
 from auras_ros.policies import writing
 from auras_ros.policies.writing import Description
 from auras_ros.report.picture import canvas
+from auras_ros.report.table import grouped_by
 from auras_ros.sim.pusht import CONTROL_DT_MS, IMAGE_PX, SIZE_PX, PushTWorld
 from auras_ros.train.diffusion import PIXEL_MEAN, PIXEL_STD
 from auras_ros.train.loops import Curve
@@ -69,18 +70,12 @@ def write(folder: Path, description: Description, parts: Mapping[str, nn.Module]
 
 
 def write_record(folder: Path, record: dict[str, Any], curve: Curve) -> None:
-    """`training.json` (command, seed, amounts, success) and `curve.png` beside the weights."""
+    """`training.json` (command, seed, amounts, success) and `curve.png`, the loss of each stage, beside the weights."""
     text = json.dumps({**record, "curve": curve.rows}, indent=1) + "\n"
     (folder / "training.json").write_text(text, encoding="utf-8")
-    plot_curve(curve, folder / "curve.png")
-
-
-def plot_curve(curve: Curve, path: Path) -> None:
-    """Loss against step, one panel a stage."""
-    stages = list(dict.fromkeys(str(row["stage"]) for row in curve.rows))
-    with canvas(path, (3.2 * max(1, len(stages)), 2.8)) as figure:
-        for index, stage in enumerate(stages):
-            axes = figure.add_subplot(1, len(stages), index + 1)
-            rows = [row for row in curve.rows if row["stage"] == stage]
-            axes.plot([float(row["step"]) for row in rows], [float(row["loss"]) for row in rows])
+    stages = grouped_by(curve.rows, "stage")
+    with canvas(folder / "curve.png", (3.2 * max(1, len(stages)), 2.8)) as figure:
+        for place, ((stage,), rows) in enumerate(stages.items(), 1):
+            axes = figure.add_subplot(1, len(stages), place)
+            axes.plot([row["step"] for row in rows], [row["loss"] for row in rows])
             axes.set(title=stage, xlabel="step", ylabel="loss", yscale="log")

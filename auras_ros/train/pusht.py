@@ -19,7 +19,7 @@ from auras_ros.policies.checkpoint import load
 from auras_ros.policies.denoising import TRAINING_STEPS
 from auras_ros.policies.writing import Description
 from auras_ros.report.result import Say, versions
-from auras_ros.report.statistics import wilson
+from auras_ros.report.statistics import success_fields
 from auras_ros.sim.pusht import SUCCESS_COVERAGE
 from auras_ros.train import tokens
 from auras_ros.train.diffusion import HORIZON
@@ -120,14 +120,10 @@ def evaluate(folder: Path, plan: str, episodes: int, progress: Say) -> dict[str,
         progress(f"{plan}: episode {len(done)}/{episodes}, {sum(e.success for e in done)} succeed")
 
     results = run_episodes(load(folder), plan, range(episodes), EXECUTE_STEPS, report=report)
-    successes = sum(episode.success for episode in results)
-    low, high = wilson(successes, episodes)
-    steps = float(np.median([e.steps for e in results if e.success])) if successes else None
+    solved = [e.steps for e in results if e.success]
     return {
-        "successes": successes,
-        "episodes": episodes,
-        "low": low,
-        "high": high,
-        "median_steps": steps,
+        **success_fields([e.success for e in results]),
+        "successes": len(solved),
+        "median_steps": float(np.median(solved)) if solved else None,
         "failed_seeds": [e.seed for e in results if not e.success],
     }

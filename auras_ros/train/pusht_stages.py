@@ -91,17 +91,13 @@ class Stages:
         table, base = build_push_table(), 100_000 + 1_000_000 * self.seed
         expert = DemonstrationSettings(self.schedule.expert, base)
         drift = DemonstrationSettings(self.schedule.drift, base + 100_000, drift_max_px=self.schedule.drift_max_px)
-        return Demonstrations.join(
-            [
-                self._collect("expert", lambda report: expert_episodes(expert, table, report)),
-                self._collect("drift", lambda report: expert_episodes(drift, table, report)),
-            ]
-        )
+        recipes = (("expert", expert), ("drift", drift))
+        return Demonstrations.join([self._collect(name, partial(expert_episodes, one, table)) for name, one in recipes])
 
     def takeovers(self, encoder: KeypointEncoder, network: ConditionalUnet1d) -> Demonstrations:
         recipe = DemonstrationSettings(self.schedule.takeover, 300_000 + 1_000_000 * self.seed)
         driver, table = partial(_driver, encoder, network, recipe.seed), build_push_table()
-        return self._collect("takeover", lambda report: takeover_episodes(recipe, table, driver, report))
+        return self._collect("takeover", partial(takeover_episodes, recipe, table, driver))
 
     def _collect(self, name: str, collect: Callable[[Say], Demonstrations]) -> Demonstrations:
         path = self.work / f"{name}.npz"

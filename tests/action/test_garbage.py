@@ -34,7 +34,8 @@ def garbage(rng: np.random.Generator, now_ns: int, channels: int) -> Chunk | Non
 
 
 def prod(rng: np.random.Generator, stream: ActionStream, now_ns: int) -> Any:
-    """Now and then the operator does something as well. Returns the measured position where it armed at one."""
+    """Now and then the operator does something as well. Returns the measured position if it armed at one, and whether
+    nothing was sent until then."""
     draw = rng.random()
     if draw < 0.002:
         stream.stop(now_ns)
@@ -44,8 +45,8 @@ def prod(rng: np.random.Generator, stream: ActionStream, now_ns: int) -> Any:
         stream.hold(now_ns)
     elif draw < 0.06:
         current = rng.uniform(-100.3, 100.3, len(stream.contract.channels)) if draw < 0.03 else None
-        verdict = stream.arm(now_ns, current)
-        return current if verdict.ok and verdict.detail == "armed" else None
+        silent, verdict = stream.silent, stream.arm(now_ns, current)
+        return (current, silent) if current is not None and verdict.ok and verdict.detail == "armed" else None
     return None
 
 
@@ -72,10 +73,12 @@ class Watch:
         self.last = np.where(self.starts_at_rest, 0.0, np.nan)
         self.pace: Any = np.zeros(len(self.last))
 
-    def placed(self, measured: Any) -> None:
-        """Armed at a measured position: a channel at rest starts from there."""
-        resting = (self.pace == 0.0) | (self.change == np.inf)
-        self.last = np.where(resting & ~self.starts_at_rest, np.clip(measured, -100, 100), self.last)
+    def placed(self, measured: Any, silent: bool) -> None:
+        """Armed at a measured position: a channel at rest to which nothing was sent, or just now nothing is, starts
+        from there."""
+        resting = ((self.pace == 0.0) | (self.change == np.inf)) & silent
+        starts = (resting | np.isnan(self.last)) & ~self.starts_at_rest
+        self.last = np.where(starts, np.clip(measured, -100, 100), self.last)
 
     def see(self, values: Any, missed: bool) -> None:
         assert np.isfinite(values).all()
@@ -121,7 +124,7 @@ def test_nothing_beyond_limits_in_ten_thousand_ticks(make: SimpleNamespace, seam
             if chunk is not None:
                 stream.offer(chunk, now_ns)
         if (measured := prod(rng, stream, now_ns)) is not None:
-            watch.placed(measured)
+            watch.placed(*measured)
         command = stream.tick(now_ns)
         if not command.publish:
             watch.silence()

@@ -14,7 +14,7 @@ from auras_ros.policies import checkpoint
 @pytest.mark.parametrize("text", ['{"a": 1, "b": 2, "a": 3}', '{"x": [{"a": {}, "a": {}}]}'])
 def test_a_key_that_stands_twice_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(text)
-    with pytest.raises(CheckpointError, match=r"x.json: key 'a' stands there more than once"):
+    with pytest.raises(CheckpointError, match=r"x.json: key 'a' is given more than once"):
         json_file.read_json(tmp_path / "x.json")
 
 
@@ -37,5 +37,5 @@ def test_a_file_too_large_to_be_a_config_is_not_read(tmp_path: Path, monkeypatch
 
 def test_a_manifest_is_read_so_too(tmp_path: Path) -> None:
     (tmp_path / "policy.json").write_text('{"format": "auras-policy/1", "format": "auras-policy/1"}')
-    with pytest.raises(CheckpointError, match=r"policy.json: key 'format' stands there more than once"):
+    with pytest.raises(CheckpointError, match=r"policy.json: key 'format' is given more than once"):
         checkpoint.load(tmp_path)

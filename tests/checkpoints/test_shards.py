@@ -76,11 +76,11 @@ def rewrite(folder: Path, file: str, change: Callable[[dict[str, Tensor]], Any])
 FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "a missing shard": (
         lambda f: (f / "two.safetensors").unlink(),
-        "two.safetensors: file not found, though model.safetensors.index.json has tensor 'b' in it",
+        "two.safetensors: file not found, but model.safetensors.index.json lists tensor 'b' in it",
     ),
     "a missing tensor": (
         lambda f: rewrite(f, "two.safetensors", lambda held: held.pop("d")),
-        "two.safetensors: tensor 'd' is missing, though .*index.json has it there",
+        "two.safetensors: tensor 'd' is missing, but .*index.json lists it there",
     ),
     "in another shard": (lambda f: index(f, a="two.safetensors"), "one.safetensors: tensor 'a' should be in two.safet"),
     "in two shards": (
@@ -109,7 +109,7 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "a pickle by another name": (
         lambda f: (f / "two.safetensors").write_bytes(pickle.dumps(tensors())),
-        "two.safetensors: is a pickle in spite of its name",
+        "two.safetensors: is a pickle despite its name",
     ),
     "a pickle by its name": (
         lambda f: ((f / "two.safetensors").rename(f / "two.bin"), index(f, b="two.bin", d="two.bin")),
@@ -192,7 +192,7 @@ TENSORS: dict[str, tuple[Callable[[dict[str, Tensor]], Any], str]] = {
     ),
     "twice": (
         lambda held: held.update({LS.replace("scale_factor", "gamma"): held[LS].clone()}),
-        "is '.*ls1.*' once more, under another name",
+        "repeats '.*ls1.*' under another name",
     ),
 }
 

@@ -78,7 +78,7 @@ FILES: dict[str, tuple[Callable[[str, bytes], tuple[str, bytes] | None], int, st
     "no pickle": (entry("data.pkl", None), zipfile.ZIP_STORED, "expected one data.pkl .*, found 0"),
     "other order": (entry("byteorder", b"big"), zipfile.ZIP_STORED, "byte order b'big' is not supported"),
     "compressed": (entry("none", None), zipfile.ZIP_DEFLATED, "is compressed, which torch.save never does"),
-    "not a pickle": (entry("data.pkl", b"hello"), zipfile.ZIP_STORED, "data.pkl: not a pickle that can be read"),
+    "not a pickle": (entry("data.pkl", b"hello"), zipfile.ZIP_STORED, "data.pkl: not a readable pickle"),
 }
 
 
@@ -131,7 +131,7 @@ def test_many_names_of_one_storage_are_refused_before_any_is_read(
         monkeypatch.setattr(file, "read", lambda name, recipe: pytest.fail(f"{name} was read"))
         tensors = file.tensors(file.value)
         tensors.check_bytes(["w0", "missing"])
-        with pytest.raises(CheckpointError, match=r"tensor 'w1': with it the tensors are more than the .* bytes"):
+        with pytest.raises(CheckpointError, match=r"tensor 'w1': it makes the tensors larger than the .* bytes"):
             tensors.check_bytes(tensors)
 
 

@@ -68,11 +68,11 @@ def test_pictures_and_positions_of_the_robot_make_the_golden_sample(
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda given: (given / "wrist.npy").unlink(), "no picture of camera 'wrist': looked for .*wrist.png"),
+        (lambda given: (given / "wrist.npy").unlink(), "no image of camera 'wrist': looked for .*wrist.png"),
         (lambda given: np.save(given / "wrist.npy", np.zeros((64, 64, 3), np.uint8)), r"wrist.npy: uint8 \[3, 64, 64"),
         (lambda given: np.save(given / "wrist.npy", np.zeros((64, 96, 3))), r"wrist.npy: float64"),
-        (lambda given: np.save(given / "wrist.npy", np.array([{}])), "wrist.npy: not a picture"),
-        (lambda given: (given / "wrist.npy").write_bytes(b""), "wrist.npy: not a picture"),
+        (lambda given: np.save(given / "wrist.npy", np.array([{}])), "wrist.npy: not an image"),
+        (lambda given: (given / "wrist.npy").write_bytes(b""), "wrist.npy: not an image"),
         (lambda given: (given / "state.json").unlink(), "state.json: file not found"),
         (lambda given: (given / "state.json").write_text('{"shoulder": 0}'), "state.json: 'elbow': null is not"),
     ],
@@ -105,7 +105,7 @@ def test_nothing_is_left_where_the_written_checkpoint_does_not_load(
 def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine").write_text("precious")
     assert main(["convert", str(SOURCE), "--out", str(tmp_path)]) == 1
-    assert "there is something already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
     assert (tmp_path / "mine").read_text() == "precious"
 
 
@@ -159,7 +159,7 @@ def test_an_empty_folder_is_said_to_be_no_checkpoint(tmp_path: Path, capsys: pyt
     (tmp_path / "empty").mkdir()
     assert main(["convert", str(tmp_path / "empty"), "--out", str(tmp_path / "ours")]) == 1
     error = capsys.readouterr().err
-    assert error.startswith(f"error: {tmp_path / 'empty'}: no checkpoint: looked for policy.json (ours), and for ")
+    assert error.startswith(f"error: {tmp_path / 'empty'}: not a checkpoint: looked for policy.json (ours), and for ")
     assert "robot.json" not in error
 
 

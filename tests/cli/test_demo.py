@@ -145,7 +145,7 @@ def test_where_the_plan_is_too_slow_the_quickest_is_played_and_said(
     supervisor = SimpleNamespace(
         poll=list, too_slow=[], override=lambda node, values: overridden.append((node, values))
     )
-    turn = running._turns(SimpleNamespace(turn=lambda: True), supervisor)  # type: ignore[arg-type]
+    turn = running._turns(SimpleNamespace(spin_once=lambda: True), supervisor)  # type: ignore[arg-type]
     assert turn()
     assert overridden == []
     supervisor.too_slow.append("agent")
@@ -171,7 +171,7 @@ def test_a_plan_that_is_too_slow_is_replaced_by_a_quick_one_of_its_mode(tmp_path
     plan = Plan.parse("ddim100,mode=auras,pp_generation=6")
     playing = demo._Play("auras", plan, parse(["--no-video", "--out", str(tmp_path)]), [])
     supervisor = SimpleNamespace(poll=list, too_slow=["agent"], override=lambda node, values: None)
-    assert playing._turns(SimpleNamespace(turn=lambda: True), supervisor)()  # type: ignore[arg-type]
+    assert playing._turns(SimpleNamespace(spin_once=lambda: True), supervisor)()  # type: ignore[arg-type]
     assert str(playing.plan) == "quick,mode=auras,pp_generation=6"
 
 
@@ -206,7 +206,7 @@ def test_a_callback_that_raises_does_not_end_the_demo(
         node.destroy_node()
         try_shutdown()
     assert len(calls) > 2
-    assert "a callback failed and was left" in capfd.readouterr().err
+    assert "a callback failed and was skipped" in capfd.readouterr().err
 
 
 def test_the_config_leaves_resetting_and_arming_to_the_referee() -> None:

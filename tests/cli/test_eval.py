@@ -262,7 +262,7 @@ def test_a_chunk_that_cannot_be_shortened_is_refused(folder: Path, capsys: pytes
     ("words", "said"),
     [
         (["--cores", "0"], "cores: from 1 to the"),
-        (["--actions", "-1"], "actions: must not be negative, got -1"),
+        (["--actions", "-1"], "actions: must be at least 0, got -1"),
         (["--modes", "seq,fast"], "modes: no 'fast'; known: seq, dec, par, auras"),
         (["--clock", "wall"], "clocks: no 'wall'"),
         (["--sim", "kitchen"], "sim: no 'kitchen'"),

@@ -233,6 +233,24 @@ def test_who_does_not_listen_is_killed(
     assert supervisor.poll() == []  # and it stays stopped
 
 
+def test_an_actuator_may_brake_before_it_is_killed(
+    config: Config, supervise: Callable[..., Supervisor], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Killed on its way, its last command would be a rate."""
+    braking = (
+        "import signal, sys, time\ndef brake(*_):\n    time.sleep(1.0)\n    sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, brake)\nprint('up', flush=True)\nsignal.pause()\n"
+    )
+    (tmp_path / "auras_child_actuator.py").write_text(braking)
+    monkeypatch.setattr(module, "GRACE_S", 0.1)
+    supervisor = supervise(config("deaf", "actuator"))
+    until(lambda: (tmp_path / "log").read_text().count("up") == 2, "both")
+    processes = supervisor.processes
+    supervisor.stop()
+    assert processes["actuator"].returncode == 0
+    assert processes["deaf"].returncode == -signal.SIGKILL
+
+
 def test_one_that_cannot_be_spawned_takes_the_others_down(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     supervisor = Supervisor(config("sleeper", "words"))
     spawn, started = supervisor._spawn, []

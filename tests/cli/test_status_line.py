@@ -119,7 +119,7 @@ def test_a_message_that_breaks_a_callback_leaves_the_run_and_the_line(
             lines.close()
             watch.close()
     said = capfd.readouterr().err
-    assert "a callback failed and was left" in said
+    assert "a callback failed and was skipped" in said
     assert "no figures" not in said
 
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from auras_ros.action import Chunk
 from auras_ros.evaluate import episode_runners
 from auras_ros.evaluate.charged import Charged
 from auras_ros.evaluate.episode_runner import Task
@@ -18,7 +19,6 @@ from auras_ros.evaluate.lockstep import Timing, play
 from auras_ros.evaluate.outcome import ModeResult
 from auras_ros.evaluate.paused import Paused
 from auras_ros.pipeline.plan import Plan
-from auras_ros.pipeline.request import Emission
 from auras_ros.policies.checkpoint import Checkpoint
 from tests.evaluate.tables import DT, MS, Recorder, Tables, same, tiny_checkpoint
 
@@ -198,15 +198,16 @@ def test_a_run_is_the_same_again(players: Players) -> None:
 @pytest.mark.parametrize("timing", [Paused(2), Charged({"par": 200 * MS})], ids=["paused", "charged"])
 def test_every_chunk_of_a_batch_is_offered(players: Players, monkeypatch: pytest.MonkeyPatch, timing: Timing) -> None:
     """Two requests that begin together leave together; on the paused clock the batch lasts two frames."""
-    offered: list[tuple[int, int, int]] = []
-    offer = episode_runners.EpisodeRunners.offer
+    noted: dict[tuple[int, int, int], None] = {}  # the same for each episode
+    offer = episode_runners.EpisodeRunner.offer
 
-    def noted(self: episode_runners.EpisodeRunners, emission: Emission, now_ns: int) -> None:
-        offered.append((emission.request, emission.origin.mono_ns, now_ns))
-        offer(self, emission, now_ns)
+    def note(self: episode_runners.EpisodeRunner, chunk: Chunk, now_ns: int) -> None:
+        noted[chunk.provenance.request, chunk.provenance.origin_mono_ns, now_ns] = None
+        offer(self, chunk, now_ns)
 
-    monkeypatch.setattr(episode_runners.EpisodeRunners, "offer", noted)
+    monkeypatch.setattr(episode_runners.EpisodeRunner, "offer", note)
     players(TOGETHER, timing, steps=12)
+    offered = list(noted)
     assert [request for request, _, _ in offered] == list(range(len(offered)))
     assert len(offered) >= 4
     for one, other in zip(offered[::2], offered[1::2], strict=True):

@@ -50,7 +50,7 @@ def test_a_worker_waits_for_an_observation_that_is_new() -> None:
             origins.append(seen.origin.mono_ns)
             return seen
 
-    measured = Noted(tiny_checkpoint(), Plan(), 40_000_000)
+    measured = Noted(tiny_checkpoint(), Plan(), 40.0)
     try:
         measured.round("seq", 3)
     finally:

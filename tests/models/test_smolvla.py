@@ -120,7 +120,7 @@ def test_an_empty_camera_leaves_the_tokens_around_it() -> None:
         ({"actions": 0}, "actions: 0 is less than 1"),
         ({"self_attention_every": -1}, "self_attention_every: -1 is less than 0"),
         ({"empty": -1}, "empty: -1 is less than 0"),
-        ({"around": ((512,), ())}, "around: 512 is no token of 512"),
+        ({"around": ((512,), ())}, "around: 512 is not a token of 512"),
         ({"expert": replace(TINY.expert, layers=2)}, "layers: 3 in the language model, 2 in the expert"),
         ({"expert": replace(TINY.expert, heads=2)}, "heads: 4 in the language model, 2 in the expert"),
     ],

@@ -162,8 +162,8 @@ REFUSED: dict[str, tuple[Keywords, Keywords, str]] = {
     "scores of several states": ({}, {"mixture_of_softmax": True}, "'mixture_of_softmax'"),
     "several heads": ({}, {"num_output_heads": 2}, "'num_output_heads' .*one score"),
     "recycled": ({}, {"recycling": True}, "'recycling'"),
-    "looped": ({"pre_and_post_norm": True}, {"looped": True}, "'looped': how often it loops"),
-    "another length": ({}, {"max_seq_len": 3}, "'max_seq_len' is not given but made here"),
+    "looped": ({"pre_and_post_norm": True}, {"looped": True}, "'looped': the number of loops"),
+    "another length": ({}, {"max_seq_len": 3}, "'max_seq_len' is set here and cannot be given"),
 }
 
 

@@ -128,7 +128,7 @@ def test_a_checkpoint_that_is_no_name_is_named(
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     line = refused(node, checkpoint=name)
-    assert said in line or (node is agent and "..: no checkpoint: looked for policy.json" in line)
+    assert said in line or (node is agent and "..: not a checkpoint: looked for policy.json" in line)
 
 
 @pytest.mark.parametrize("text", ['{"action": {}, "action": {}}', "[" * 100_000], ids=["twice", "deep"])
@@ -210,7 +210,7 @@ def test_a_machine_that_cannot_keep_localhost_is_named(
         assert node.main([node.__name__, "--ros-args"]) == 2
         error = capfd.readouterr().err
         assert error.startswith("error: domain ")
-        assert "LOCALHOST was asked for and cannot be kept" in error
+        assert "LOCALHOST is set and cannot be ensured" in error
         assert error.count("\n") == 1
 
 
@@ -325,6 +325,19 @@ def test_values_of_two_files_go_together(capfd: pytest.CaptureFixture[str], tmp_
         files += ["--params-file", str(tmp_path / name)]
     assert agent.main(["agent", "--params-file", "not of ROS", "--ros-args", *files, "--", "--params-file", "x"]) == 2
     assert "checkpoint folder not found: nowhere" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("max_age_ms", "max_chunk_age_ms"), ("require_estop", "require_emergency_stop"), ("tolerance", "clip_tolerance")],
+)
+def test_a_name_on_the_command_line_that_is_somewhat_alike_is_refused(
+    capfd: pytest.CaptureFixture[str], name: str, meant: str
+) -> None:
+    """It is meant for this node: a limit that is not read would limit nothing."""
+    words = ("-p", "use_sim_time:=true", "-p", "qos_overrides./action.publisher.depth:=3", "-p", f"{name}:=1")
+    assert actuator.main(["actuator", "--ros-args", *words]) == 2
+    assert f"error: actuator: no parameter '{name}'; did you mean {meant}?" in capfd.readouterr().err
 
 
 def test_another_name_is_said_and_left_out(checkpoint: str, capfd: pytest.CaptureFixture[str]) -> None:

@@ -23,7 +23,7 @@ Assembler.latch = latch
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_the_hold_is_the_actuators_last_word(
     actuator: Callable[..., Child], fake: FakeAgent, watch: Watch, robot: Robot, number: signal.Signals
 ) -> None:
@@ -39,6 +39,24 @@ def test_the_hold_is_the_actuators_last_word(
     assert heard[-2].label.state in ("armed", "holding")  # a busy machine may have it held before
     np.testing.assert_array_equal(heard[-1].values, heard[-2].values)
     assert "Traceback" not in child.output
+
+
+def test_signals_that_come_all_at_once_end_it_in_order_too(
+    actuator: Callable[..., Child], fake: FakeAgent, watch: Watch, robot: Robot
+) -> None:
+    """From a terminal and from who started it; one may come while the handler of another runs."""
+    child = actuator()
+    fake.live()
+    fake.drive(ramp())
+    watch.arm()
+    watch.armed()
+    for _ in range(100):
+        child.send(signal.SIGTERM)
+        child.send(signal.SIGINT)
+    assert child.wait() in (0, -signal.SIGTERM, -signal.SIGINT), (
+        child.output
+    )  # the interpreter's own end has no handler
+    assert (watch.sentinel()[-1].label.state, watch.sentinel()[-1].label.source) == ("disarmed", "hold")
 
 
 def test_a_tick_thread_that_breaks_ends_the_process(actuator: Callable[..., Child]) -> None:

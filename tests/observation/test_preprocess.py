@@ -220,7 +220,7 @@ def test_state_fields_are_checked_by_name(changes: dict[str, Any], text: str) ->
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"cameras": [], "state": None}, "no state either"),
+        ({"cameras": [], "state": None}, "none, and no state"),
         ({"cameras": [CAMERA, CAMERA]}, "more than once"),
         ({"cameras": [CAMERA, {**CAMERA, "name": "b", "resize": None}]}, "different sizes"),
         ({"cameras": CAMERA}, "cameras: expected a list"),

@@ -1,4 +1,4 @@
-"""`python -m tests.package.count_lines [COMMIT]`: lines of code of each room, and the difference from a commit.
+"""`python -m tests.package.count_lines [COMMIT]`: lines of code of each package, and the difference from a commit.
 
 Counted are the lines of auras_ros, sim, kernels and scripts that hold code: no blank lines, comments or docstrings.
 """
@@ -33,7 +33,7 @@ def code_lines(source: str) -> int:
 
 
 def rooms(files: dict[str, str]) -> Counter[str]:
-    """Room -> its lines of code. files: path from the root -> text."""
+    """Package -> its lines of code. files: path from the root -> text."""
     found: Counter[str] = Counter()
     for path, source in files.items():
         parts = Path(path).parts

@@ -139,7 +139,7 @@ FAULTS: dict[str, tuple[str, Callable[[dict[str, Any]], object], str]] = {
     ),
     "heads": ("smolvla", sizes("expert", heads=2), "smolvla: heads: 4 in the language model, 2 in the expert"),
     "fold": ("smolvla", put(fold=3), "smolvla: fold: 3 does not divide the 4 patches of a side"),
-    "around": ("smolvla", put(around=[[1]]), "network: around: .* is not .ids before a picture, ids after it."),
+    "around": ("smolvla", put(around=[[1]]), "network: around: .* is not .ids before an image, ids after it."),
     "around a picture": (
         "smolvla",
         put(around=[[512], []]),

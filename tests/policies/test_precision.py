@@ -110,7 +110,7 @@ def test_x_transformers_runs_in_float32_alone_and_says_so(tmp_path: Path) -> Non
     pytest.importorskip("x_transformers")
     from auras_ros.policies.checkpoint import build
 
-    with pytest.raises(CheckpointError, match="dtype: type 'x-transformers' runs in float32 alone"):
+    with pytest.raises(CheckpointError, match="dtype: type 'x-transformers' runs in float32 only"):
         build(FORMS["x-transformers"][1](), "0" * 64, tmp_path / "policy.json", torch.bfloat16)
 
 

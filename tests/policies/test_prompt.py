@@ -53,10 +53,10 @@ def test_the_file_that_cuts_and_pads_does_neither(tokenizer: Path) -> None:
 
 def test_an_instruction_is_text_and_no_template() -> None:
     prompt = stored(prompt_lower=True)
-    assert prompt.told("PUSH {instruction} {x}") == "In: What should the robot do to push {instruction} {x}?\nOut:"
+    assert prompt.formatted("PUSH {instruction} {x}") == "In: What should the robot do to push {instruction} {x}?\nOut:"
     braces = PromptTemplate((1,), template='{"task": "{instruction}"}')
-    assert braces.told("{0}") == '{"task": "{0}"}'
-    assert stored().told("PUSH") == "In: What should the robot do to PUSH?\nOut:"
+    assert braces.formatted("{0}") == '{"task": "{0}"}'
+    assert stored().formatted("PUSH") == "In: What should the robot do to PUSH?\nOut:"
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_as_many_tokens_are_taken_where_the_length_is_fixed(tokenizer: Path) -> 
 
 
 def test_without_a_tokenizer_no_other_prompt_is_known() -> None:
-    with pytest.raises(PromptError, match=r"has no tokenizer.json: it knows 'push the block' and no other"):
+    with pytest.raises(PromptError, match=r"has no tokenizer.json: it takes only 'push the block'"):
         Language(stored(), None).ids("pull the cup")
 
 
@@ -111,7 +111,7 @@ def test_a_tokenizer_of_another_checkpoint_is_found_when_it_is_loaded(tmp_path: 
     raw = json.loads((folder / "tokenizer.json").read_text())
     raw["model"]["vocab"]["push"] = 99
     (folder / "tokenizer.json").write_text(json.dumps(raw))
-    with pytest.raises(CheckpointError, match=r"tokenizer.json: makes \[1, .* 99, .* whose ids are \(1, "):
+    with pytest.raises(CheckpointError, match=r"tokenizer.json: gives \[1, .* 99, .* whose ids are \(1, "):
         load(folder)
 
 

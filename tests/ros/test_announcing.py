@@ -62,13 +62,13 @@ def announcements(peer: socket.socket, count: int) -> list[float]:
     return times
 
 
-def assert_each_second(times: list[float]) -> None:
+def assert_often(times: list[float]) -> None:
     gaps = [b - a for a, b in itertools.pairwise(times)]
-    assert statistics.median(gaps) < 2.0  # 1 s; Cyclone's own is 8 s
+    assert statistics.median(gaps) < 1.0  # 0.4 s; Cyclone's own is 8 s
 
 
 @pytest.mark.parametrize("reach", ["LOCALHOST", "SUBNET"])
-def test_it_is_announced_each_second(
+def test_it_is_announced_more_than_once_a_second(
     reach: str, peer_socket: socket.socket, domain: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", reach)
@@ -76,7 +76,7 @@ def test_it_is_announced_each_second(
     ros.init(args=[], context=context, domain_id=domain)
     try:
         ros.Node("announced", context=context)
-        assert_each_second(announcements(peer_socket, 4))
+        assert_often(announcements(peer_socket, 4))
     finally:
         ros.try_shutdown(context=context)
 
@@ -91,7 +91,7 @@ def test_it_is_still_announced_where_nobody_answered_for_long(
     ros.init(args=[], context=context, domain_id=domain)
     try:
         ros.Node("announced", context=context)
-        assert_each_second(announcements(peer_socket, PRUNED_S + 3)[PRUNED_S:])
+        assert_often(announcements(peer_socket, PRUNED_S + 3)[PRUNED_S:])
     finally:
         ros.try_shutdown(context=context)
 
@@ -135,7 +135,7 @@ def test_ours_of_two_ranges_find_each_other(
         told = threading.Event()
         threading.Thread(target=lambda: "from the first\n" in child.stdout and told.set(), daemon=True).start()
         while not (told.is_set() and "from the later" in heard):
-            waits = time.monotonic() - began_s < PATIENCE_S  # how soon: by test_it_is_announced_each_second
+            waits = time.monotonic() - began_s < PATIENCE_S  # how soon: by test_it_is_announced_more_than_once_a_second
             assert waits, f"the first heard {set(heard)}, it was heard: {told.is_set()}"
             child.stdin.write("from the later\n")
             child.stdin.flush()

@@ -1,4 +1,4 @@
-"""Whatever a callback raises is counted, said and left: the node goes on. One that does nothing else is broken."""
+"""A callback's exception is counted and logged, and the node continues. An executor that only fails is broken."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from auras_ros.ros import Clock, ClockType, ExternalShutdownException, Node, init, try_shutdown
+from auras_ros.ros import BACKEND, Clock, ClockType, ExternalShutdownException, Node, init, try_shutdown
 from auras_ros.ros import callbacks as module
 from auras_ros.ros.callbacks import Callbacks, failures_of
 
@@ -65,15 +65,38 @@ def test_a_callback_that_raises_is_left_and_the_others_go_on(
     callbacks = Callbacks(node)
     end_s = time.monotonic() + PATIENCE_S
     while min(calls.values()) < 5:
-        assert callbacks.turn()
+        assert callbacks.spin_once()
         assert time.monotonic() < end_s
     callbacks.close()
     failures = failures_of(node)
     assert failures.count == calls["bad"]
     assert failures.last
     said = capfd.readouterr().err
-    assert said.count("a callback failed and was left") <= 1 + (time.monotonic() - end_s + PATIENCE_S)
+    assert said.count("a callback failed and was skipped") <= 1 + (time.monotonic() - end_s + PATIENCE_S)
     assert f"in {fail.__name__}" in said or "RecursionError" in said, said  # type: ignore[attr-defined]
+
+
+def test_a_log_that_fails_as_well_ends_nothing(node: Node) -> None:
+    def fail(text: str) -> None:
+        raise ValueError(text)
+
+    callbacks = Callbacks(node, fail)
+    node.create_timer(0.01, hostile, clock=STEADY)
+    end_s = time.monotonic() + PATIENCE_S
+    while failures_of(node).count < 3:
+        assert callbacks.spin_once()
+        assert time.monotonic() < end_s
+    callbacks.close()
+
+
+@pytest.mark.skipif(BACKEND != "dds", reason="our layer's messages")
+@pytest.mark.parametrize("seconds", [2**31, 2**32])
+def test_a_wall_clock_that_no_message_can_say_ends_nothing(
+    node: Node, monkeypatch: pytest.MonkeyPatch, seconds: int
+) -> None:
+    monkeypatch.setattr(time, "time_ns", lambda: seconds * 10**9)
+    node.get_logger().info("a line on /rosout")
+    assert node.get_clock().now().to_msg().sec == 2**31 - 1
 
 
 def test_an_executor_that_does_nothing_but_fail_is_broken(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +109,7 @@ def test_an_executor_that_does_nothing_but_fail_is_broken(node: Node, monkeypatc
     monkeypatch.setattr(callbacks._executor, "spin_once", spin_once)
     end_s = time.monotonic() + PATIENCE_S
     turns = 0
-    while callbacks.turn():
+    while callbacks.spin_once():
         turns += 1
         assert time.monotonic() < end_s
     assert turns > 1
@@ -97,8 +120,8 @@ def test_a_node_whose_callbacks_no_longer_run_after_a_failure_is_broken(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As rclpy's is after a message that could not be taken: its group counts as busy for ever."""
-    monkeypatch.setattr(module, "DEAF_S", 0.1)
-    monkeypatch.setattr(module, "DEAF_TURNS", 3)
+    monkeypatch.setattr(module, "STALLED_S", 0.1)
+    monkeypatch.setattr(module, "STALLED_TURNS", 3)
     callbacks = Callbacks(node)
     first = [True]
 
@@ -110,7 +133,7 @@ def test_a_node_whose_callbacks_no_longer_run_after_a_failure_is_broken(
 
     monkeypatch.setattr(callbacks._executor, "spin_once", spin_once)
     end_s = time.monotonic() + PATIENCE_S
-    while callbacks.turn():
+    while callbacks.spin_once():
         assert time.monotonic() < end_s
     callbacks.close()
 
@@ -124,5 +147,5 @@ def test_what_means_the_end_is_not_left(node: Node, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(callbacks._executor, "spin_once", spin_once)
     with pytest.raises(type(error)):
-        callbacks.turn()
+        callbacks.spin_once()
     callbacks.close()

@@ -185,7 +185,7 @@ def test_where_live_participants_announce_too_much_strangers_go_first(
     monkeypatch: pytest.MonkeyPatch,
     capfd: Any,
 ) -> None:
-    """The newest does not push the loop's own partners out, and it is counted, and said once."""
+    """The newest does not push the loop's own partners out; it is counted, and logged once."""
     graph = context.graph  # type: ignore[attr-defined]
     monkeypatch.setattr(announced, "MAX_SUM_BYTES", 200 << 10)
     monkeypatch.setattr(announced, "ROOM_BYTES", 50 << 10)
@@ -197,7 +197,7 @@ def test_where_live_participants_announce_too_much_strangers_go_first(
     assert partner in graph._remote
     assert stranger not in graph._remote
     assert graph._remote.size <= 200 << 10
-    assert capfd.readouterr().err.count("said once: some have no name here") == 1
+    assert capfd.readouterr().err.count("so some have no name (logged once)") == 1
 
 
 def test_announcements_of_those_that_are_gone_are_forgotten_where_nobody_asks(

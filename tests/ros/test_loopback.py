@@ -89,7 +89,7 @@ def test_a_kernel_that_refuses_ends_the_start_and_leaves_no_domain(
 ) -> None:
     monkeypatch.setattr(loopback, "DEVICE", b"no_such_device")
     before = local_addresses()
-    with pytest.raises(discovery.ConfigurationError, match="LOCALHOST was asked for and cannot be kept"):
+    with pytest.raises(discovery.ConfigurationError, match="LOCALHOST is set and cannot be ensured"):
         Participant(domain)
     assert local_addresses() == before
 
@@ -102,7 +102,7 @@ def test_a_participant_whose_own_socket_cannot_be_tied_is_not_left(
     try:
         before = local_addresses()
         monkeypatch.setattr(loopback, "DEVICE", b"no_such_device")
-        with pytest.raises(discovery.ConfigurationError, match="LOCALHOST was asked for and cannot be kept"):
+        with pytest.raises(discovery.ConfigurationError, match="LOCALHOST is set and cannot be ensured"):
             Participant(domain)
         deadline_s = time.monotonic() + PATIENCE_S
         while local_addresses() != before:  # libddsc closes it in a thread of its own

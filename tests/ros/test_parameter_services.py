@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from auras_ros import ros
+from auras_ros.ros.dds.parameter_services import MOST
 from auras_ros.ros.dds.qos import qos_profile_parameter_events
 from auras_ros.ros.msg import ParameterDescriptor, ParameterEvent, ParameterMsg, ParameterValue
 from auras_ros.ros.srv import (
@@ -64,6 +65,17 @@ def test_a_name_that_is_not_declared_empties_the_answer(store: Ask) -> None:
         assert values(store, *names) == []
     assert store(DescribeParameters, "describe_parameters", names=["count", "absent"]).descriptors == []
     assert list(store(GetParameterTypes, "get_parameter_types", names=["count", "absent"]).types) == []
+
+
+def test_more_names_than_anybody_has_are_looked_up_by_nobody(store: Ask) -> None:
+    """Each takes time in which no other callback runs: thousands of them would make an actuator hold."""
+    assert len(values(store, *["count"] * MOST)) == MOST
+    assert values(store, *["count"] * (MOST + 1)) == []
+    many = [ros.Parameter("count", value=8).to_parameter_msg()] * (MOST + 1)
+    results = store(SetParameters, "set_parameters", parameters=many).results
+    assert [each.successful for each in results] == [True] * MOST + [False]
+    assert results[-1].reason == f"more than {MOST} parameters in one request"
+    assert not store(SetParametersAtomically, "set_parameters_atomically", parameters=many).result.successful
 
 
 @pytest.mark.parametrize(

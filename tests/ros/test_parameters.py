@@ -72,7 +72,7 @@ def test_patterns(pattern: str, name: str, fits: bool) -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("a: [", "params.yaml"), ("ros__parameters: {a: 1}", "no node name"), ("/a: {ros__parameters: [1]}", "/a"),
+        ("a: [", "params.yaml"), ("ros__parameters: {a: 1}", "below a node name"), ("/a: {ros__parameters: [1]}", "/a"),
         ("/a: {ros__parameters: {mixed: [1, 2.0]}}", "mixed"),
         ("/a: {ros__parameters: {huge: 99999999999999999999}}", "huge"),
         ("/a: {ros__parameters: {none: null}}", "none"), ("/a: 3", "/a: ros__parameters is missing"),

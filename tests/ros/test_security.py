@@ -1,4 +1,4 @@
-"""DDS security is never ignored in silence: enforced it ends the start, permissive it is said aloud."""
+"""DDS security is never ignored silently: if enforced, the start is refused; if permissive, it is a warning."""
 
 from __future__ import annotations
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros.bench.figures.paper import finish, with_paper
-from auras_ros.bench.options import amount, check_policies, listed, policy_parser
+from auras_ros.bench.options import amount, checking_policies, listed, policy_parser
 from auras_ros.bench.pipeline.command import SWITCH_S
-from auras_ros.bench.policies import auras_plan, build, is_causal, room_as_run
+from auras_ros.bench.policies import auras_plan, build, is_causal, where_built_as_run
 from auras_ros.measure.compare import RATE_COLUMNS, Job, Measured, marked, measure, run_jobs
 from auras_ros.measure.cores import on_cores, suffix, words
 from auras_ros.measure.minutes import OVER, OverError, attempt
@@ -70,7 +70,7 @@ def _measure(name: str, job: Job) -> None:
     """Rates, then spreads, then completion times; all on the same warm executors and the same cores."""
     what, cores, options, report = job.what, job.cores, job.options, job.report
     job.say(f"{what}: building")
-    built = build(name, steps=options.steps, **room_as_run(options.device))
+    built = build(name, steps=options.steps, **where_built_as_run(options.device))
     auras = auras_plan(name, built.policy, options)
     seq = auras.as_mode("seq")
     most = CAUSAL_WORKERS if is_causal(name) else options.concurrency[-1]
@@ -165,15 +165,12 @@ def _options(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=40, help="requests of each stream, outputs of each spread (40)")
     parser.add_argument("--limit", type=amount, default=60.0, help="maximum duration of one stream, s (60)")
     options = parser.parse_args(argv)
-
-    def complete_for(kind: str) -> None:
+    with checking_policies(parser, options, DEFAULTS) as kind:
         options.concurrency = sorted(set(options.concurrency or WORKERS[kind]))
         if options.jobs < 3 or not options.limit > 0:
             raise ValueError("--jobs must be at least 3, and --limit above 0")
         for count in (*options.concurrency, options.jct_concurrency):
             Plan("quick", "par", concurrency=count)
-
-    check_policies(parser, options, DEFAULTS, complete_for)
     return options
 
 

@@ -12,13 +12,12 @@ import argparse
 from dataclasses import replace
 
 from auras_ros.bench.figures.played import Point
-from auras_ros.bench.figures.played_figure import PlayedFigure
+from auras_ros.bench.figures.played_figure import PlayedFigure, point_summary
 from auras_ros.bench.options import listed
-from auras_ros.measure.cores import suffix
 from auras_ros.pipeline.modes import family_offset
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.family import LoadedPolicy
-from auras_ros.report.result import Report, key
+from auras_ros.report.result import Report
 
 PANELS = {
     "pp_generation": "stages of generation, one of perception",
@@ -37,14 +36,7 @@ def _points(options: argparse.Namespace, policy: LoadedPolicy, base: Plan) -> li
 def _add_summary(report: Report, options: argparse.Namespace, policy: LoadedPolicy) -> None:
     for row in report.rows:
         if row["panel"] in PANELS:
-            name = f"{row['panel']}_{row['at']:g}"
-            if row["measure"] == "rate":
-                cores = suffix(row["cores"], (1,))
-                report.summary[f"speedup_{key(row['policy'])}_{name}{cores}"] = row["speedup"]
-                continue
-            report.summary[f"speedup_{name}"] = row["speedup"]
-            if row["success"] is not None:
-                report.summary[f"success_{row['clock']}_{name}"] = row["success"]
+            report.summary |= point_summary(row, "speedup", row["speedup"])
 
 
 FIGURE = PlayedFigure(

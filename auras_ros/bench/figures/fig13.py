@@ -11,13 +11,12 @@ import argparse
 from dataclasses import replace
 
 from auras_ros.bench.figures.played import Point
-from auras_ros.bench.figures.played_figure import PlayedFigure, found
+from auras_ros.bench.figures.played_figure import PlayedFigure, found, point_summary
 from auras_ros.bench.options import listed
 from auras_ros.evaluate.settings import SettingsError
-from auras_ros.measure.cores import suffix
 from auras_ros.pipeline.plan import Plan, stage_steps
 from auras_ros.policies.family import LoadedPolicy
-from auras_ros.report.result import Report, key
+from auras_ros.report.result import Report
 
 PANEL = "alpha"
 
@@ -39,12 +38,7 @@ def _add_summary(report: Report, options: argparse.Namespace, policy: LoadedPoli
         summary[f"last_steps_percent_alpha_{alpha:g}"] = 100 * stage_steps(steps, stages, alpha)[-1] / steps
         for row in report.rows:
             if row["panel"] == PANEL and row["at"] == alpha:
-                name, cores = "rate", ""
-                if row["measure"] == "rate":
-                    name, cores = f"rate_{key(row['policy'])}", suffix(row["cores"], (1,))
-                summary[f"{name}_alpha_{alpha:g}{cores}"] = row["rate_hz"]
-                if row.get("success") is not None:
-                    summary[f"success_{row['clock']}_alpha_{alpha:g}"] = row["success"]
+                summary |= point_summary(row, "rate", row["rate_hz"])
     if {"rate_alpha_0", "rate_alpha_1"} <= summary.keys():
         summary["rate_alpha_1_over_0"] = summary["rate_alpha_1"] / summary["rate_alpha_0"]
     for clock in ("paused", "charged"):

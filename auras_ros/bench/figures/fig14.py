@@ -9,24 +9,22 @@ layers share their parameters, and the row notes it. On a CPU the default networ
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from auras_ros.bench.figures.paper import finish, with_paper
-from auras_ros.bench.options import check_policies, listed, policy_parser
-from auras_ros.bench.policies import auras_plan, build, room_as_run
+from auras_ros.bench.options import checking_policies, listed, policy_parser
+from auras_ros.bench.policies import auras_plan, build, where_built_as_run
 from auras_ros.device import DeviceError
 from auras_ros.measure.compare import SPEEDUP_COLUMNS, Job, marked, measure, run_jobs
 from auras_ros.measure.cores import suffix, words
 from auras_ros.pipeline.plan import Plan
 from auras_ros.report.picture import BLUE, ORANGE, legend_below, picture, whiskers
 from auras_ros.report.result import Report, Say, key
-from auras_ros.report.table import Column, Row, grouped_by, in_columns
+from auras_ros.report.table import Column, grouped_by, in_columns
 
 SCALES = {"cuda": (-4, -2, 0, 2, 4), "cpu": (-4, -2, 0, 2)}  # the paper's are the first
 DEFAULTS = {"cuda": ("dp-plus", "openvla-7b"), "cpu": ("dp-small", "openvla-small")}
@@ -71,7 +69,7 @@ def _measure(name: str, perception: int, generation: int, job: Job) -> None:
         perception=perception,
         generation=generation,
         tokens=options.tokens,
-        **room_as_run(options.device),
+        **where_built_as_run(options.device),
     )
     auras = auras_plan(name, built.policy, options)
     seq = auras.as_mode("seq")
@@ -97,8 +95,7 @@ def _options(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--grid", action="store_true", help="every pair, not each module alone")
     parser.add_argument("--tokens", type=int, default=7, help="tokens of an action, each a stage (7)")
     options = parser.parse_args(argv)
-
-    def complete_for(kind: str) -> None:
+    with checking_policies(parser, options, DEFAULTS) as kind:
         options.perception = options.perception or SCALES[kind]
         options.generation = options.generation or SCALES[kind]
         if sized := [name for name in options.policy if name.startswith("tinyvla")]:
@@ -107,8 +104,6 @@ def _options(argv: list[str]) -> argparse.Namespace:
             if not -8 <= exponent <= 8:
                 raise ValueError(f"--perception and --generation: exponents from -8 to 8, got {exponent}")
         Plan("quick", "auras", pp_generation=options.tokens)
-
-    check_policies(parser, options, DEFAULTS, complete_for)
     return options
 
 
@@ -138,16 +133,12 @@ def draw(report: Report, path: Path) -> None:
     with picture(path, "auras over seq by size of the modules, random weights", max(1, len(groups))) as axes:
         for one, ((name, cores), rows) in zip(axes, groups.items(), strict=False):
             for module, other, colour in (("perception", "generation", ORANGE), ("generation", "perception", BLUE)):
-                _line(one, sorted((r for r in rows if r[other] == 0), key=lambda r: r[module]), module, colour)
+                line = sorted((row for row in rows if row[other] == 0), key=lambda row: row[module])
+                at, speedups = [row[module] for row in line], [row["speedup"] for row in line]
+                spans = whiskers(line, "speedup", "speedup_low", "speedup_high")
+                one.errorbar(at, speedups, spans, fmt="o-", color=colour, capsize=3, label=module)
             one.axhline(1, color="black", linewidth=0.8)
             title = f"{name} on {rows[0]['device']}, {words(cores)} for each side"
             one.set(title=title, xlabel="scale k: about 2^k times the parameters")
             one.set(ylabel="times seq, quartiles", ylim=(0, None))
             legend_below(one)
-
-
-def _line(axes: Any, rows: Sequence[Row], module: str, colour: str) -> None:
-    axes.plot([row[module] for row in rows], [row["speedup"] for row in rows], "o-", color=colour, label=module)
-    for row in rows:
-        span = whiskers(row, "speedup", "speedup_low", "speedup_high")
-        axes.errorbar([row[module]], [row["speedup"]], span, color=colour, capsize=3)

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from auras_ros.bench.options import add_job_options, bench_parser, check_job_options, listed
-from auras_ros.bench.policies import build, room, room_as_run
+from auras_ros.bench.policies import build, where_built, where_built_as_run
 from auras_ros.measure.compare import Job, Subjects, marked, measure, run_jobs
 from auras_ros.measure.cores import suffix, words
 from auras_ros.measure.executors import Bench
@@ -69,7 +69,7 @@ RATIO = {"ratio": "speedup", "low": "speedup_low", "high": "speedup_high"}  # wi
 
 
 def _policy(options: argparse.Namespace, prefix: int, tokens: int, cameras: int = 1) -> LoadedPolicy:
-    where = room_as_run(options.device)
+    where = where_built_as_run(options.device)
     del where["free"]  # its layers share no parameters
     return build(options.model, tokens=tokens, prefix=prefix, cameras=cameras, **where).policy
 
@@ -102,10 +102,8 @@ def _compare_tokens(prefix: int, tokens: int, job: Job) -> None:
     options = job.options
     plans = Plan(), Plan(mode="auras", pp_generation=tokens, fetch_offset=options.fetch_offset)
     named = {"compared": TOKENS_ROW, "model": options.model, "prefix": prefix, "iterations": tokens}
-    key = f"auras_over_seq_{tokens}" if tokens in HEADLINE else ""
-    ending = "" if prefix == options.prefix[0] else f"_prefix_{prefix}"
     with job.bench(_policy(options, prefix, tokens)) as bench:
-        _measure(bench, job, plans, named, f"{key}{ending}" if key else "")
+        _measure(bench, job, plans, named, f"auras_over_seq_{tokens}" if tokens in HEADLINE else "")
 
 
 def _compare_steps(steps: int, job: Job) -> None:
@@ -114,7 +112,7 @@ def _compare_steps(steps: int, job: Job) -> None:
     kind = f"ddpm{steps}"
     plans = Plan(kind), Plan(kind, "auras", pp_generation=min(options.stages, steps))
     named = {"compared": STEPS_ROW, "model": options.diffusion, "prefix": None, "iterations": steps}
-    with job.bench(build(options.diffusion, steps=steps, **room(options.device)).policy) as bench:
+    with job.bench(build(options.diffusion, steps=steps, **where_built(options.device)).policy) as bench:
         _measure(bench, job, plans, named, f"auras_over_seq_steps_{steps}")
 
 
@@ -124,11 +122,10 @@ def _compare_reuse(prefix: int, job: Job) -> None:
     policy = _policy(options, prefix, REUSE_TOKENS, cameras=2)
     plan = Plan(mode="auras", pp_generation=REUSE_TOKENS, fetch_offset=options.fetch_offset)
     named = {"compared": REUSE_ROW, "model": options.model, "prefix": prefix, "iterations": REUSE_TOKENS}
-    ending = "" if prefix == options.prefix[0] else f"_prefix_{prefix}"
     plans = plan, replace(plan, reuse="exact")
     with job.bench(policy) as bench:
         bench.feed = one_still(policy, options.seed)
-        _measure(bench, job, plans, named, f"reuse_over_none{ending}")
+        _measure(bench, job, plans, named, "reuse_over_none")
 
 
 def one_still(policy: LoadedPolicy, seed: int, different: int = 8) -> Feed:
@@ -141,7 +138,8 @@ def one_still(policy: LoadedPolicy, seed: int, different: int = 8) -> Feed:
 
 
 def _measure(bench: Bench, job: Job, plans: tuple[Plan, Plan], named: dict[str, Any], key: str) -> None:
-    """Measure both plans in interleaved rounds, add a row, and the speedup of the second plan under `key`."""
+    """Measure both plans in interleaved rounds, add a row, and the speedup of the second plan to the summary
+    under `key`, unless that is empty."""
     base, other = plans
     measured = measure(bench, job, plans)
     if other not in measured:
@@ -164,7 +162,9 @@ def _measure(bench: Bench, job: Job, plans: tuple[Plan, Plan], named: dict[str, 
         }
     )
     if key:
-        job.report.summary[f"{key}{suffix(bench.cores, job.options.cores)}"] = found["speedup"]
+        prefix, options = named["prefix"], job.options
+        ending = "" if prefix in (None, options.prefix[0]) else f"_prefix_{prefix}"
+        job.report.summary[f"{key}{ending}{suffix(bench.cores, options.cores)}"] = found["speedup"]
 
 
 def _options(argv: Sequence[str]) -> argparse.Namespace:
@@ -211,9 +211,8 @@ def draw(report: Report, path: Path) -> None:
             for colour, ((prefix,), line) in zip(LINES, grouped_by(own, "prefix").items(), strict=False):
                 line.sort(key=lambda row: row["iterations"])
                 label = line[0]["model"] if prefix is None else f"{line[0]['model']}, prefix {prefix}"
-                spans = [[span[side][0] for span in (whiskers(row, "ratio") for row in line)] for side in (0, 1)]
                 at, ratios = [row["iterations"] for row in line], [row["ratio"] for row in line]
-                one.errorbar(at, ratios, spans, fmt="o-", color=colour, capsize=3, label=label)
+                one.errorbar(at, ratios, whiskers(line, "ratio"), fmt="o-", color=colour, capsize=3, label=label)
             one.axhline(1, color="black", linewidth=0.8)
             what = "denoising steps" if compared == STEPS_ROW else "action tokens"
             one.set(xlabel=what, ylabel="times seq, median and quartiles", ylim=(0, None))

@@ -28,7 +28,7 @@ from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.tinyvla import INFERENCE_STEPS, TinyVlaPolicy, make_tinyvla
 from auras_ros.report.picture import ORANGE, canvas
 from auras_ros.report.result import Report, Say, key
-from auras_ros.report.table import Row, grouped_by
+from auras_ros.report.table import Row, aligned, grouped_by
 
 MODELS = ("tinyvla-400m", "tinyvla-700m", "tinyvla-1.3b")
 WANTED = 2.0  # speedup over seq that the paper's user requires (section 6.6)
@@ -142,28 +142,23 @@ def _head(row: Row) -> list[str]:
 
 def _grid(rows: Sequence[Row], offset: int) -> list[str]:
     """A line for each pp_perception: chunks per second and the speedup over seq; * marks at least twice."""
-    measured = [row for row in rows if row["measure"] == "rounds"]
-    seq = [row for row in measured if row["mode"] == "seq"]
-    cells = {
-        (r["pp_perception"], r["pp_generation"]): r
-        for r in measured
-        if r["mode"] == "auras" and r["fetch_offset"] == offset
-    }
+    plans = grouped_by((row for row in rows if row["measure"] == "rounds"), "mode", "fetch_offset")
+    cells = {(row["pp_perception"], row["pp_generation"]): row for row in plans.get(("auras", offset), [])}
     if not cells:
         return []
     columns = sorted({generation for _, generation in cells})
-    title = f"  fetch_offset {offset}; seq {seq[0]['chunks_per_s']:.2f} chunks/s, {seq[0]['n']} rounds"
-    lines = [title, "    pp_generation" + "".join(f"{column:>16}" for column in columns)]
+    (seq,) = plans["seq", 0]
+    title = f"  fetch_offset {offset}; seq {seq['chunks_per_s']:.2f} chunks/s, {seq['n']} rounds"
+    lines = [["    pp_generation", *map(str, columns)]]
     for row in sorted({perception for perception, _ in cells}):
-        each = (_cell(cells.get((row, column))) for column in columns)
-        lines.append(f"    pp_perception {row} " + " ".join(f"{cell:>15}" for cell in each).rstrip())
-    return lines
+        lines.append([f"    pp_perception {row}", *(_cell(cells.get((row, column))) for column in columns)])
+    return [title, *aligned(lines)]
 
 
 def _cell(row: Row | None) -> str:
     if row is None:
         return "-"
-    return f"{row['chunks_per_s']:8.2f} ({row['over_seq']:.2f}){'*' if row['over_seq'] >= WANTED else ' '}"
+    return f"{row['chunks_per_s']:.2f} ({row['over_seq']:.2f}){'*' if row['over_seq'] >= WANTED else ' '}"
 
 
 def _options(argv: Sequence[str]) -> argparse.Namespace:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -20,21 +21,20 @@ import torch
 
 from auras_ros.bench.figures.paper import finish, with_paper
 from auras_ros.bench.options import add_device, add_minutes, add_policies, add_seed, bench_parser, check_least
-from auras_ros.bench.policies import build, generation_of, room_as_run
+from auras_ros.bench.policies import build, generation_of, where_built_as_run
 from auras_ros.device.make import kind_of
 from auras_ros.device.precision import full_float32
-from auras_ros.measure.compare import Job
+from auras_ros.measure.compare import Job, run_jobs
 from auras_ros.measure.cores import available
 from auras_ros.measure.executors import Bench
 from auras_ros.measure.feed import random_feed
-from auras_ros.measure.minutes import MeasureStep, run_parts
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.slicing import counting
 from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.policy import CausalPolicy
 from auras_ros.report.picture import BLUE, ORANGE, legend_below, picture
 from auras_ros.report.result import Report, Say, key
-from auras_ros.report.table import Column, in_columns
+from auras_ros.report.table import Column, grouped_by, in_columns
 
 DEFAULTS = {"cuda": ("dp", "openvla-7b", "tinyvla-1.3b"), "cpu": ("dp-small", "rt2-small", "tinyvla-small")}
 SIZES = {"cuda": 8192, "cpu": 1024}  # of the matrix product whose rate counts as the device's peak
@@ -51,16 +51,10 @@ NOTE = "the paper's are warp occupancies; ours are shares of the operations that
 
 def run(argv: list[str], progress: Say) -> Report:
     options = _options(argv)
-    torch.set_num_threads(1)
     report = Report("fig3", more={"note": NOTE})
     peaks: dict[torch.dtype, float] = {}
-    cores = 1 if kind_of(options.device) == "cpu" else available()  # phases run in one thread
-
-    def part(name: str) -> MeasureStep:
-        return lambda ends: _measure(peaks, Job(name, cores, options, report, progress, ends))
-
     with full_float32():  # else convolutions would run in TF32 and the matrix product in float32
-        run_parts(report, options.minutes, {name: part(name) for name in options.policy})
+        run_jobs({name: partial(_measure, name, peaks) for name in options.policy}, options, report, progress)
     return finish(report)
 
 
@@ -84,11 +78,11 @@ def _wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _measure(peaks: dict[torch.dtype, float], job: Job) -> None:
+def _measure(name: str, peaks: dict[torch.dtype, float], job: Job) -> None:
     """A row for each phase of a request. peaks: operations per second that the device reaches, by dtype."""
-    name, options, report = job.what, job.options, job.report
+    options, report = job.options, job.report
     job.say(f"{name}: building, counting")
-    built = build(name, steps=options.steps, **room_as_run(options.device))
+    built = build(name, steps=options.steps, **where_built_as_run(options.device))
     with job.bench(built.policy) as bench:
         if built.dtype not in peaks:
             job.say("measuring the device's peak")
@@ -158,6 +152,7 @@ def _options(argv: list[str]) -> argparse.Namespace:
     options = parser.parse_args(argv)
     kind = kind_of(options.device)
     options.policy = options.policy or DEFAULTS[kind]
+    options.cores = [1 if kind == "cpu" else available()]  # phases run in one thread
     options.size = SIZES[kind] if options.size is None else options.size
     check_least(parser, options, requests=1, steps=2, seed=0, size=1)
     return options
@@ -169,14 +164,13 @@ def table(report: Report) -> str:
 
 def draw(report: Report, path: Path) -> None:
     """Each policy's request over time: width is a phase's duration, height its share of the device's peak."""
-    policies = list(dict.fromkeys(row["policy"] for row in report.rows))
+    policies = grouped_by(report.rows, "policy")
     with picture(path, "share of the device's peak within one request of seq", max(1, len(policies))) as axes:
-        for one, name in zip(axes, policies, strict=False):
+        for one, ((name,), rows) in zip(axes, policies.items(), strict=False):
             at_ms = 0.0
-            for phase, colour in (("perception", ORANGE), ("generation", BLUE)):
-                row = next(row for row in report.rows if row["policy"] == name and row["phase"] == phase)
+            for row, colour in zip(rows, (ORANGE, BLUE), strict=False):  # perception, generation
                 used = row["utilisation_percent"]
-                one.bar([at_ms], [used], row["ms"], align="edge", color=colour, label=f"{phase}, {used:.1f} %")
+                one.bar([at_ms], [used], row["ms"], align="edge", color=colour, label=f"{row['phase']}, {used:.1f} %")
                 at_ms += row["ms"]
             one.set(title=f"{name} on {report.rows[0]['device']}", xlabel="ms", ylabel="% of the device")
             legend_below(one)

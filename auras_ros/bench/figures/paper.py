@@ -30,8 +30,7 @@ class PaperFigure:
 
     def row(self, summary: Mapping[str, float]) -> dict[str, Any]:
         """Of a report: ours is None if it was not measured."""
-        value = list(self.value) if isinstance(self.value, tuple) else self.value
-        named = {"what": self.what, "paper": value, "unit": self.unit, "where": self.where}
+        named = {"what": self.what, "paper": self.value, "unit": self.unit, "where": self.where}
         return {**named, "ours": summary.get(self.ours), "ours_is": self.ours}
 
 
@@ -134,6 +133,6 @@ def _what(row: Row) -> str:
 
 
 def _value(row: Row) -> str:
-    values = row["paper"] if isinstance(row["paper"], list) else [row["paper"]]
+    values = row["paper"] if isinstance(row["paper"], tuple) else [row["paper"]]
     text = " to ".join(each if isinstance(each, str) else f"{each:g}" for each in values)
     return f"{text} {row['unit']}".strip()

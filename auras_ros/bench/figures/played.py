@@ -23,7 +23,7 @@ from auras_ros import resources
 from auras_ros.bench.options import add_minutes
 from auras_ros.evaluate.episode_runner import Task
 from auras_ros.evaluate.lockstep import grouped
-from auras_ros.evaluate.settings import CLOCKS, SIMS, SettingsError, check_max_steps, check_seeds, parse_plan
+from auras_ros.evaluate.settings import CLOCKS, SIMS, SettingsError, check_episodes, check_least, parse_plan
 from auras_ros.evaluate.tuner.record import EpisodeStore
 from auras_ros.evaluate.tuner.requirements import Requirements
 from auras_ros.evaluate.tuner.trials import Candidate, Trials, TrialSettings
@@ -165,19 +165,13 @@ def _checked(options: argparse.Namespace) -> None:
     clocks = options.clock.split(",")
     if len(set(clocks)) < len(clocks) or any(clock not in CLOCKS for clock in clocks):
         raise SettingsError(f"clock: expected {' or '.join(CLOCKS)}, each once, got {options.clock}")
-    if options.frame_steps < 1:
-        raise SettingsError(f"frame_steps: must be at least 1, got {options.frame_steps}")
+    check_least(options, frame_steps=1)
     check_play(options)
 
 
 def check_play(options: argparse.Namespace, episodes: int = 0) -> None:
     """The options of `add_play_options`, with at least so many episodes. Raises SettingsError, naming the option."""
-    if options.sim not in SIMS:
-        raise SettingsError(f"sim: no {options.sim!r}; known: {', '.join(SIMS)}")
-    for name, least in {"episodes": episodes, "batch": 1}.items():
-        if getattr(options, name) < least:
-            raise SettingsError(f"{name}: must be at least {least}, got {getattr(options, name)}")
-    check_seeds(range(options.seed, options.seed + options.episodes))
-    check_max_steps(options.max_steps)
+    check_least(options, episodes=episodes, batch=1)
+    check_episodes(options.sim, options.max_steps, range(options.seed, options.seed + options.episodes))
     if options.work and (why := unwritable(options.work)):  # refused now rather than after an hour
         raise SettingsError(f"work: {why}")

@@ -13,16 +13,17 @@ from typing import Any
 from auras_ros.bench.figures.paper import finish, with_paper
 from auras_ros.bench.figures.played import FigureCampaign, Point, add_options
 from auras_ros.bench.options import add_job_options, add_steps, bench_parser, check_job_options, refusing
-from auras_ros.bench.policies import build, generation_of, names, room_as_run
+from auras_ros.bench.policies import build, generation_of, names, where_built_as_run
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.evaluate.settings import SettingsError
 from auras_ros.evaluate.show import REFUSED, success_columns
 from auras_ros.measure.compare import RATE_COLUMNS, Job, marked, measure, run_jobs
+from auras_ros.measure.cores import suffix
 from auras_ros.pipeline.modes import check_plan
 from auras_ros.pipeline.plan import Plan, PlanError
 from auras_ros.policies.family import LoadedPolicy
 from auras_ros.report.picture import BLUE, GREEN, GREY, ORANGE, legend_below, picture, whiskers
-from auras_ros.report.result import Report, Say
+from auras_ros.report.result import Report, Say, key
 from auras_ros.report.table import Column, Row, in_columns
 
 COLUMNS: tuple[Column, ...] = (
@@ -60,7 +61,10 @@ class PlayedFigure:
         for name, given in self.options.items():
             parser.add_argument(name, **given)
         if self.rates:
-            _add_rate_options(parser)
+            group = parser.add_argument_group("also measure the rates of an architecture with random weights")
+            group.add_argument("--policy", choices=names(), help="the architecture (none)")
+            add_job_options(group, minutes=None)
+            add_steps(group)
         options = parser.parse_args(argv)
         points = partial(self.points, options)
         with refusing(parser, CheckpointError, PlanError, SettingsError):
@@ -78,8 +82,11 @@ class PlayedFigure:
     def table(self, report: Report) -> str:
         """A line for each played plan, then the rates of an architecture, if they were measured."""
         played = in_columns((row for row in report.rows if row["measure"] == "played"), COLUMNS)
-        rates = _rate_lines([row for row in report.rows if row["measure"] == "rate"])
-        return with_paper(report, [str(report.more["title"]), *dict.fromkeys(played), *rates])
+        lines = [str(report.more["title"]), *dict.fromkeys(played)]
+        if rates := [row for row in report.rows if row["measure"] == "rate"]:
+            what = f"{rates[0]['policy']} on {rates[0]['device']}, random weights"
+            lines += ["", *in_columns(rates, ((what, "{plan}"), *RATE_COLUMNS, ("rounds", "{rounds}"), ("", marked)))]
+        return with_paper(report, lines)
 
     def draw(self, report: Report, path: Path) -> None:
         """The panels side by side."""
@@ -87,6 +94,15 @@ class PlayedFigure:
         with picture(path, str(report.more["title"]), len(self.panels)) as axes:
             for one, (panel, label) in zip(axes, self.panels.items(), strict=True):
                 draw_panel(one, played, panel, label)
+
+
+def point_summary(row: Row, what: str, value: float) -> dict[str, float]:
+    """A point's keys of the summary: `what`, with the architecture's name if it is a rate of --policy, and success."""
+    point = f"{row['panel'].replace(', ', '_')}_{row['at']:g}"
+    if row["measure"] == "rate":
+        return {f"{what}_{key(row['policy'])}_{point}{suffix(row['cores'], (1,))}": value}
+    success = {} if row["success"] is None else {f"success_{row['clock']}_{point}": row["success"]}
+    return {f"{what}_{point}": value} | success
 
 
 def found(rows: Sequence[Row], clock: str, **fields: Any) -> Row | None:
@@ -104,9 +120,8 @@ def draw_panel(axes: Any, rows: Sequence[Row], panel: str, label: str) -> None:
     for clock in dict.fromkeys(row["clock"] for row in own):
         played = [row for row in own if row["clock"] == clock and row["success"] is not None]
         at, share = [row["at"] for row in played], [row["success"] for row in played]
-        axes.plot(at, share, "o-", color=colours[clock], label=f"success, {clock} clock")
-        for row in played:
-            axes.errorbar([row["at"]], [row["success"]], whiskers(row, "success"), color=colours[clock], capsize=3)
+        style = {"fmt": "o-", "color": colours[clock], "capsize": 3, "label": f"success, {clock} clock"}
+        axes.errorbar(at, share, whiskers(played, "success"), **style)
         seq = found(rows, clock, mode="seq", panel="")
         if seq is not None and seq["success"] is not None:
             axes.axhline(seq["success"], color=colours[clock], linestyle=":", linewidth=1)
@@ -124,13 +139,6 @@ def draw_panel(axes: Any, rows: Sequence[Row], panel: str, label: str) -> None:
 # -- with --policy: the rates of the same plans on random weights -------------------------------------
 
 
-def _add_rate_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("also measure the rates of an architecture with random weights")
-    group.add_argument("--policy", choices=names(), help="the architecture (none)")
-    add_job_options(group, minutes=None)
-    add_steps(group)
-
-
 def _rates_of(
     parser: argparse.ArgumentParser,
     options: argparse.Namespace,
@@ -142,7 +150,7 @@ def _rates_of(
     if options.policy is None or "interrupted" in report.more:
         return
     check_job_options(parser, options, steps=2)
-    built = build(options.policy, steps=options.steps, **room_as_run(options.device))
+    built = build(options.policy, steps=options.steps, **where_built_as_run(options.device))
     base = Plan(generation_of(options.policy, options.steps), "auras")
     points, seq = points_of(built.policy, base), base.as_mode("seq")
     with refusing(parser, PlanError, what=f"--policy {options.policy}: "):
@@ -161,11 +169,3 @@ def _rates_of(
         ]
 
     run_jobs({options.policy: compare}, options, report, progress)
-
-
-def _rate_lines(rows: Sequence[Row]) -> list[str]:
-    """A line for each plan; no lines if none was measured."""
-    if not rows:
-        return []
-    what = f"{rows[0]['policy']} on {rows[0]['device']}, random weights"
-    return ["", *in_columns(rows, ((what, "{plan}"), *RATE_COLUMNS, ("rounds", "{rounds}"), ("", marked)))]

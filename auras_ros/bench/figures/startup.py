@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -21,8 +22,8 @@ from typing import Any
 import torch
 
 from auras_ros.bench.figures.paper import finish, with_paper
-from auras_ros.bench.options import check_least, check_policies, policy_parser
-from auras_ros.bench.policies import auras_plan, build, room, room_as_run
+from auras_ros.bench.options import check_least, checking_policies, policy_parser
+from auras_ros.bench.policies import auras_plan, build, where_built, where_built_as_run
 from auras_ros.clock import MonotonicClock
 from auras_ros.device import MB, Offload, in_words, make_device
 from auras_ros.loading.placement import place_policy
@@ -54,40 +55,31 @@ def run(argv: list[str], progress: Say) -> Report:
 
 
 def _measure(name: str, job: Job) -> None:
-    with on_cores(job.cores):
-        _measured(name, job)
-    _sum(job.report, name, job.cores, job.options)
-
-
-def _measured(name: str, job: Job) -> None:
     """One row for each plan. No executor is closed before the end, so none reuses the memory of another."""
     what, options = job.what, job.options
-    job.say(f"{what}: building")
-    began_s = time.monotonic()
-    where_built = room_as_run(options.device)
-    if options.offload:  # from host memory
-        where_built |= room("cpu")
-    built = build(name, steps=options.steps, **where_built)
-    device = make_device(options.device).tensors
-    placed = place_policy(built.policy, device, options.offload)
-    made_s = time.monotonic() - began_s
-    weights = {"weights_s": made_s, "weights_mb": placed.resident / MB, "offloaded_mb": placed.offloaded / MB}
-    where = {"policy": name, "device": device.type, "cores": job.cores, **built.fields(), **weights}
-    policy, kept = built.policy, []
-    try:
+    with on_cores(job.cores), ExitStack() as kept:
+        job.say(f"{what}: building")
+        began_s = time.monotonic()
+        arguments = where_built_as_run(options.device)
+        if options.offload:  # from host memory
+            arguments |= where_built("cpu")
+        built = build(name, steps=options.steps, **arguments)
+        policy, device = built.policy, make_device(options.device).tensors
+        placed = place_policy(policy, device, options.offload)
+        made_s = time.monotonic() - began_s
+        weights = {"weights_s": made_s, "weights_mb": placed.resident / MB, "offloaded_mb": placed.offloaded / MB}
+        where = {"policy": name, "device": device.type, "cores": job.cores, **built.fields(), **weights}
         for plan in _plans(name, policy, options):
             job.say(f"{what}: {plan}")
             with attempt(job.report, f"{what}, {plan}"):
                 if time.monotonic() > job.ends.hard_s:
                     raise OverError(OVER)
                 executor, row = ready(policy, plan, device, options.seed)
-                kept.append(executor)
+                kept.callback(executor.close)
                 row |= first_chunks(executor, policy, options.repeats, options.seed, job.ends.hard_s)
                 named = {"plan": str(plan), "mode": plan.mode, "concurrency": plan.concurrency}
                 job.report.rows.append({**where, **named, "stages": plan.pp_generation, **row})
-    finally:
-        for executor in kept:
-            executor.close()
+    _sum(job.report, name, job.cores, options)
 
 
 def _plans(name: str, policy: LoadedPolicy, options: argparse.Namespace) -> list[Plan]:
@@ -156,13 +148,10 @@ def _options(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--offload-folder", type=Path, help="folder for the other weights (host memory)")
     options = parser.parse_args(argv)
     check_least(parser, options, repeats=1)
-
-    def complete_for(kind: str) -> None:
+    with checking_policies(parser, options, DEFAULTS):
         Plan("quick", "par", concurrency=options.concurrency)
         given = options.max_memory_mb or options.offload_folder
         options.offload = Offload(options.max_memory_mb, options.offload_folder) if given else None
-
-    check_policies(parser, options, DEFAULTS, complete_for)
     return options
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
+from auras_ros.device.make import kind_of
 from auras_ros.measure.compare import Job, ratio
 from auras_ros.measure.executors import Bench
 from auras_ros.measure.feed import Feed
@@ -61,14 +62,16 @@ def compare(
     job: Job, sources: Sequence[RateSource], pairs: Sequence[tuple[str, str]], common: Mapping[str, Any]
 ) -> None:
     """Writes rows, with ratios to the first source, and the ratios of these pairs to the report; if interrupted, those
-    of whole rounds. common: the fields of all rows."""
+    of whole rounds. common: further fields of all rows."""
+    options = job.options
+    where = {"part": job.what, "shape": options.shape, "device": kind_of(options.device), "cores": job.cores}
     running = {each.name: each.rate for each in sources if each.rate is not None}
-    rounds = Rounds[str](job.what, lambda name, length: running[name](length), job.options, job.ends, job.say)
+    rounds = Rounds[str](job.what, lambda name, length: running[name](length), options, job.ends, job.say)
     try:
         rounds.contest(list(running))
     finally:
         rounds.tell(job.report)
-        job.report.rows += rows(sources, rounds.rates, rounds.failed, common)
+        job.report.rows += rows(sources, rounds.rates, rounds.failed, {**where, "threads": 1, **common})
         job.report.summary |= summary(job.what, rounds.rates, pairs)
 
 

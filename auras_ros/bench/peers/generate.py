@@ -20,8 +20,7 @@ from torch import Tensor
 from auras_ros import __version__
 from auras_ros.bench.peers.contest import CHECKED, RateSource, UnequalError, compare, our_sources
 from auras_ros.bench.peers.published import PublishedOpenVla
-from auras_ros.bench.policies import Built, build, room
-from auras_ros.device.make import kind_of
+from auras_ros.bench.policies import Built, build, where_built
 from auras_ros.device.precision import full_float32
 from auras_ros.measure.compare import Job
 from auras_ros.measure.executors import Bench
@@ -56,12 +55,11 @@ def measure(job: Job) -> None:
     if this version of transformers has different networks."""
     options, name = job.options, SHAPES[job.options.shape]
     job.say(f"{PART}: building {name}")
-    built = build(name, tokens=TOKENS, **room(options.device))
-    where = {"part": PART, "shape": options.shape, "device": kind_of(options.device), "cores": job.cores}
+    built = build(name, tokens=TOKENS, **where_built(options.device))
     with full_float32(), job.bench(built.policy) as bench:
         sources = _sources(_sides(built, bench), job.say)
         pairs = [("seq", GENERATE), ("auras", GENERATE), ("auras", "seq")]
-        compare(job, sources, pairs, {**where, "threads": 1, "tokens": TOKENS, **built.fields()})
+        compare(job, sources, pairs, {"tokens": TOKENS, **built.fields()})
 
 
 def _sides(built: Built, bench: Bench) -> TransformersPair:

@@ -72,8 +72,7 @@ def measure(python: Path, job: Job) -> None:
         except PeerError as error:
             raise PeerUnusableError(f"{error} ({python}; --setup DIR makes an environment for it)") from error
         made = _make(peer, Path(folder), job)
-        where = {"part": PART, "shape": options.shape, "sampler": options.sampler, "device": kind_of(options.device)}
-        common = {**where, "cores": job.cores, "threads": 1, "million": made["million"], "steps": made["steps"]}
+        common = {"sampler": options.sampler, "million": made["million"], "steps": made["steps"]}
         checkpoint = load(Path(folder))
         (generation,) = checkpoint.plans
         with job.bench(checkpoint.policy(generation)) as bench:

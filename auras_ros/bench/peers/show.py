@@ -58,9 +58,7 @@ def draw(report: Report, path: Path) -> None:
         raise ValueError("nothing was measured: no picture")
     with picture(path, "chunks per second, the same random weights", len(measured)) as axes:
         for one, ((part,), rows) in zip(axes, measured.items(), strict=True):
-            for at, row in enumerate(rows):
-                colour = COLOURS.get(row["contender"], GREEN if row["contender"] == "compiled" else GREY)
-                one.bar(at, row["chunks_per_s"], color=colour)
-                one.errorbar(at, row["chunks_per_s"], whiskers(row, "chunks_per_s", "p10", "p90"), color="black")
-            one.set_xticks(range(len(rows)), [row["contender"] for row in rows])
+            names, rates = [row["contender"] for row in rows], [row["chunks_per_s"] for row in rows]
+            colours = [COLOURS.get(name, GREEN if name == "compiled" else GREY) for name in names]
+            one.bar(names, rates, color=colours, yerr=whiskers(rows, "chunks_per_s", "p10", "p90"))
             one.set_title(f"{part}, {_what(rows[0])}")

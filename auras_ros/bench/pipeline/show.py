@@ -7,11 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from auras_ros.measure.compare import marked
 from auras_ros.measure.cores import words
 from auras_ros.measure.same import equal_words
 from auras_ros.report.picture import COLOURS, canvas, tidy, whiskers
 from auras_ros.report.result import Report
-from auras_ros.report.table import Row, grouped_by
+from auras_ros.report.table import Column, Row, grouped_by, in_columns
 
 BAR_INCHES, HEAD_INCHES = 0.26, 1.1
 
@@ -40,17 +41,25 @@ def _check(rows: Sequence[Row]) -> list[str]:
     ]
 
 
+RATES: tuple[Column, ...] = (
+    ("chunks/s", "{chunks_per_s:.2f}"),
+    ("quartiles", "{low:.2f} to {high:.2f}"),
+    ("/ seq", "{over_seq:.2f}"),
+    ("stale ms", "{staleness_ms:.0f}"),
+    ("n", "{n}"),
+    ("", marked),
+)
+MEMORY: tuple[Column, ...] = (
+    ("  memory, bytes per chunk", "    {mode}"),
+    ("tracemalloc", "{python_bytes_per_chunk:.1f}"),
+    ("resident", "{resident_bytes_per_chunk:.0f}"),
+    ("chunks", "{chunks}"),
+)
+
+
 def _rates(title: str, rows: Sequence[Row]) -> list[str]:
-    heads = f"{'chunks/s':>10}{'quartiles':>20}{'/ seq':>8}{'stale ms':>10}{'n':>5}"
-    what = f"{title}, {words(rows[0]['cores'])} for each"
-    lines = [f"  {what:44}{heads}"]
-    for row in rows:
-        quartiles = f"{row['low']:.2f} to {row['high']:.2f}"
-        over = "-" if row.get("over_seq") is None else f"{row['over_seq']:.2f}"
-        stale = "-" if row["staleness_ms"] is None else f"{row['staleness_ms']:.0f}"
-        figures = f"{row['chunks_per_s']:10.2f}{quartiles:>20}{over:>8}{stale:>10}{row['n']:5}"
-        lines.append(f"    {row['variant']:42}{figures}{'  disturbed' if row['disturbed'] else ''}")
-    return lines
+    what = f"  {title}, {words(rows[0]['cores'])} for each"
+    return in_columns(rows, ((what, "    {variant}"), *RATES))
 
 
 def _rounds(rows: Sequence[Row]) -> list[str]:
@@ -58,19 +67,11 @@ def _rounds(rows: Sequence[Row]) -> list[str]:
     return [*_rates("in interleaved rounds", rows), stale]
 
 
-def _memory(rows: Sequence[Row]) -> list[str]:
-    lines = [f"  {'memory, bytes per chunk':44}{'tracemalloc':>12}{'resident':>10}{'chunks':>8}"]
-    for row in rows:
-        grows = f"{row['python_bytes_per_chunk']:12.1f}{row['resident_bytes_per_chunk']:10.0f}"
-        lines.append(f"    {row['mode']:42}{grows}{row['chunks']:8}")
-    return lines
-
-
 SECTIONS: dict[str, Callable[[Sequence[Row]], list[str]]] = {
     "check": _check,
     "trial": partial(_rates, "tried"),
     "rounds": _rounds,
-    "memory": _memory,
+    "memory": partial(in_columns, columns=MEMORY),
 }
 
 
@@ -98,7 +99,7 @@ def _bars(axes: Any, rows: Sequence[Row], name: str, title: str) -> None:
         hatch = "//" if row["disturbed"] else None
         axes.barh(at, row[name], 0.7, color=COLOURS[row["mode"]], hatch=hatch, edgecolor="white")
         if name == "chunks_per_s":
-            axes.errorbar([row[name]], [at], xerr=whiskers(row, name), color="black", capsize=2, linewidth=1)
+            axes.errorbar([row[name]], [at], xerr=whiskers([row], name), color="black", capsize=2, linewidth=1)
     labels = [f"{row['variant']}{' (disturbed)' if row['disturbed'] else ''}" for row in rows]
     axes.set_yticks(range(len(rows)), labels)
     axes.set_ylim(len(rows) - 0.4, -0.6)

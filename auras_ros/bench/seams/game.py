@@ -21,15 +21,16 @@ from auras_ros.evaluate.episode_runner import Task
 from auras_ros.evaluate.episode_runners import EpisodeRunners
 from auras_ros.evaluate.lockstep import grouped, play
 from auras_ros.evaluate.seams import Seams
-from auras_ros.evaluate.settings import SIMS, SettingsError, parse_plan
+from auras_ros.evaluate.settings import SIMS, SettingsError, check_known, parse_plan
 from auras_ros.evaluate.tuner.record import EpisodeStore, Played
 from auras_ros.measure.cores import available
+from auras_ros.measure.durations import refusal
 from auras_ros.measure.minutes import interruptible, run_turns, until
 from auras_ros.pipeline.modes import check_plan
-from auras_ros.pipeline.plan import Plan, PlanError
+from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.loaders.open import load
 from auras_ros.report.result import Report, Say
-from auras_ros.report.statistics import paired_by_seed, wilson
+from auras_ros.report.statistics import paired_by_seed, success_fields
 
 MODES = ("seq", "auras")
 SWITCH = "switch"
@@ -80,9 +81,7 @@ def joins(options: argparse.Namespace) -> list[Join]:
         Join("rtc", guide="rtc"),
     ]
     known = {join.name: join for join in made}
-    for name in options.join or []:
-        if name not in known:
-            raise SettingsError(f"join: no {name!r}; known: {', '.join(known)}")
+    check_known("join", options.join or [], known)
     return [known[name] for name in dict.fromkeys(options.join or known)]
 
 
@@ -144,12 +143,10 @@ class SeamCampaign:
     def _row(self, case: SeamCase) -> dict[str, Any]:
         played = self._record.played[case.name]
         beside = self._record.played.get(replace(case, join=Join(SWITCH)).name)
-        wins, episodes, seams = sum(played.success.values()), len(played.success), played.seams
-        low, high = wilson(wins, episodes)
+        seams = played.seams
         above: tuple[float | None, ...] = (None, None, None)
         if beside is not None and played.success.keys() <= beside.success.keys():
             above = paired_by_seed(played.success, beside.success)
-        dt_ms = self._checkpoint.contract.dt_ms
         return {
             "mode": case.plan.mode,
             "cores": available(),  # latencies are virtual: nothing here depends on them
@@ -157,17 +154,13 @@ class SeamCampaign:
             "join": case.join.name,
             "plan": str(case.plan),
             "jitter": self._options.jitter,
-            "episodes": episodes,
-            "success": wins / episodes,
-            "low": low,
-            "high": high,
+            **success_fields(played.success.values()),
             **dict(zip(("above_switch", "above_low", "above_high"), above, strict=True)),
             "seams": seams.count,
             "limited_share": seams.limited / seams.count if seams.count else None,
             **{f"{name}_px": value for name, value in seams.figures().items()},
-            "hold_share": played.holds / played.steps,
-            "staleness_ms": played.staleness_steps / played.acted * dt_ms if played.acted else None,
-            "refused": self._refused(case),
+            **played.figures(self._checkpoint.contract.dt_ms),
+            "refused": refusal(case.plan, case.frame_ns, round(self._horizon_ms * 1e6)),
         }
 
     def _cases(self) -> Iterator[SeamCase]:
@@ -177,14 +170,6 @@ class SeamCampaign:
             for latency_ms in dict.fromkeys(self._options.latency_ms):
                 for join in joins(self._options):
                     yield SeamCase(plan, latency_ms, join)
-
-    def _refused(self, case: SeamCase) -> str:
-        """Why the agent would refuse such a plan with frames this long; empty if it would not."""
-        try:
-            case.plan.check_horizon(case.plan.interval_ns(case.frame_ns), round(self._horizon_ms * 1e6))
-        except PlanError as error:
-            return str(error).removeprefix("plan: ")
-        return ""
 
     def _task(self, join: Join) -> Task:
         options = self._options
@@ -199,9 +184,7 @@ class SeamCampaign:
         options, dt_ms = self._options, self._checkpoint.contract.dt_ms
         if self._base.guide != "none":
             raise SettingsError(f"plan: guide: {self._base.guide!r} is one of the ways that are compared; see --join")
-        for mode in options.mode:
-            if mode not in MODES:
-                raise SettingsError(f"mode: no {mode!r}; known: {', '.join(MODES)}")
+        check_known("mode", options.mode, MODES)
         for latency_ms in options.latency_ms:
             if not 0 <= latency_ms < self._horizon_ms:
                 raise SettingsError(f"latency_ms: must be in [0, {self._horizon_ms:g}), got {latency_ms:g}")
@@ -211,15 +194,10 @@ class SeamCampaign:
         if ticks < 1 or ticks != round(ticks) or self._checkpoint.contract.dt_ns % round(ticks):
             raise SettingsError(f"rate_hz: a step of {dt_ms:g} ms must hold a whole number of ticks, not {ticks:g}")
 
-    def _jitter(self) -> str:
-        """Part of the key: latencies are drawn for each batch, so all ways meet the same ones only in equal batches."""
-        options = self._options
-        if not options.jitter:
-            return "none"
-        return f"{options.jitter:g}, batches of {options.batch}, {options.episodes} seeds from {options.seed}"
-
     def _key(self) -> dict[str, Any]:
         options = self._options
+        # latencies are drawn for each batch, so all ways meet the same ones only in equal batches
+        drawn = f"{options.jitter:g}, batches of {options.batch}, {options.episodes} seeds from {options.seed}"
         return {
             "bench": "seams",
             "checkpoint": f"{self._checkpoint.name}@{self._checkpoint.digest[:12]}",
@@ -227,5 +205,5 @@ class SeamCampaign:
             "max_steps": options.max_steps,
             "rate_hz": options.rate_hz,
             "ensemble_decay": options.ensemble_decay,
-            "jitter": self._jitter(),
+            "jitter": drawn if options.jitter else "none",
         }

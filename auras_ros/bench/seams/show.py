@@ -9,7 +9,7 @@ from typing import Any
 from auras_ros.evaluate.show import REFUSED, success_columns
 from auras_ros.report.picture import picture, whiskers
 from auras_ros.report.result import Report
-from auras_ros.report.table import Column, Row, in_columns
+from auras_ros.report.table import Column, Row, grouped_by, in_columns
 
 COLUMNS: tuple[Column, ...] = (
     ("join", "{join}"),
@@ -60,22 +60,18 @@ def draw(report: Report, path: Path) -> None:
     if not report.rows:
         raise ValueError("nothing was played: there is nothing to draw")
     names = list(dict.fromkeys(row["join"] for row in report.rows))
-    groups = list(dict.fromkeys((row["mode"], row["join"]) for row in report.rows))
+    groups = grouped_by(report.rows, "mode", "join")
     latencies = sorted({row["latency_ms"] for row in report.rows})
     several = len({mode for mode, _ in groups}) > 1
     with picture(path, str(report.more["title"]), len(PANELS) + 1) as panels:
-        for mode, join in groups:
-            rows = [row for row in report.rows if (row["mode"], row["join"]) == (mode, join)]
-            style = {"color": COLOURS[names.index(join) % len(COLOURS)], "linestyle": LINES[mode]}
+        for (mode, join), played in groups.items():
+            style: dict[str, Any] = {"color": COLOURS[names.index(join) % len(COLOURS)], "linestyle": LINES[mode]}
             style["label"] = f"{join}, {mode}" if several else join
             aside = (names.index(join) - (len(names) - 1) / 2) * ASIDE_MS if len(latencies) == 1 else 0.0
-            rows = [{**row, "latency_ms": row["latency_ms"] + aside} for row in rows]
+            rows = [{**row, "latency_ms": row["latency_ms"] + aside} for row in played]
             for axes, (figure, _) in zip(panels, PANELS, strict=False):
                 _line(axes, [row for row in rows if row[figure] is not None], figure, style)
-            _line(panels[-1], rows, "success", style)
-            for row in rows:
-                panels[-1].errorbar([row["latency_ms"]], [row["success"]], whiskers(row, "success"), fmt="none",
-                                    ecolor=style["color"], elinewidth=0.8, capsize=2)  # fmt: skip
+            _line(panels[-1], rows, "success", {**style, "elinewidth": 0.8, "capsize": 2}, whiskers(rows, "success"))
         for axes, label in zip(panels, [*(label for _, label in PANELS), "success, 95 % Wilson"], strict=True):
             axes.set(title=label, ylim=(0, None))
             axes.set_xlabel("latency of a request, ms", fontsize=8)
@@ -89,5 +85,6 @@ def draw(report: Report, path: Path) -> None:
         panels[0].figure.legend(handles, labels, loc="outside lower center", ncols=8, fontsize=8, frameon=False)
 
 
-def _line(axes: Any, rows: Sequence[Row], figure: str, style: dict[str, str]) -> None:
-    axes.plot([row["latency_ms"] for row in rows], [row[figure] for row in rows], marker="o", markersize=3, **style)
+def _line(axes: Any, rows: Sequence[Row], figure: str, style: dict[str, Any], spans: Any = None) -> None:
+    at, values = [row["latency_ms"] for row in rows], [row[figure] for row in rows]
+    axes.errorbar(at, values, spans, marker="o", markersize=3, **style)

@@ -52,6 +52,11 @@ class Played:
         self.acted += sum(outcome.staleness)
         self.staleness_steps += sum(value * count for value, count in enumerate(outcome.staleness))
 
+    def figures(self, dt_ms: float) -> dict[str, Any]:
+        """The fields of a row. dt_ms: of a control step; staleness_ms: the mean of all actions, None without any."""
+        stale_ms = self.staleness_steps / self.acted * dt_ms if self.acted else None
+        return {"hold_share": self.holds / self.steps, "staleness_ms": stale_ms}
+
 
 @dataclass
 class EpisodeStore:

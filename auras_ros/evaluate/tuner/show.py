@@ -43,39 +43,33 @@ def table(result: SearchResult) -> str:
 def draw(result: SearchResult, title: str, path: Path) -> None:
     """Success over rate of all played plans and of seq, with 95 % intervals, the Pareto front, and the chosen plan."""
     with canvas(path, (10, 5.5)) as figure:
-        _draw_search(figure, result, title)
-
-
-def _draw_search(figure: Any, result: SearchResult, title: str) -> None:
-    axes = figure.subplots()
-    for one in result.candidates:
-        if one.success is not None:
-            _point(axes, one, DROPPED if one.refused else BLUE, "dropped" if one.refused else "played to the end")
-    if result.seq is not None:
-        axes.axvline(result.seq.rate_hz, color="black", linestyle=":", linewidth=1)
-        if result.seq.success is not None:
-            _point(axes, result.seq, "black", "seq", "D")
-    if result.chosen is not None:
-        at = ([result.chosen.rate_hz], [result.chosen.success or 0.0])
-        axes.plot(*at, "o", ms=15, mfc="none", mec=ORANGE, mew=2, label=f"chosen: {result.chosen.plan}")
-    front = pareto(result.candidates)
-    if front:
-        shares = [one.success or 0.0 for one in front]
-        axes.plot(
-            [one.rate_hz for one in front], shares, color=BLUE, lw=1, zorder=1, label="Pareto front of rate and success"
-        )
-    axes.set(title=title, ylabel="success, 95 % Wilson", ylim=(-0.02, 1.02))
-    axes.set_xlabel("chunks per second; beside each plan pp_perception/pp_generation, alpha; dotted: the rate of seq")
-    axes.set_xlim(left=0)
-    axes.margins(x=0.08)
-    known = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))  # one of each
-    if known:
-        figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=3, fontsize=8, frameon=False)
+        axes = figure.subplots()
+        for one in result.candidates:
+            if one.success is not None:
+                _point(axes, one, DROPPED if one.refused else BLUE, "dropped" if one.refused else "played to the end")
+        if result.seq is not None:
+            axes.axvline(result.seq.rate_hz, color="black", linestyle=":", linewidth=1)
+            if result.seq.success is not None:
+                _point(axes, result.seq, "black", "seq", "D")
+        if result.chosen is not None:
+            at = ([result.chosen.rate_hz], [result.chosen.success or 0.0])
+            axes.plot(*at, "o", ms=15, mfc="none", mec=ORANGE, mew=2, label=f"chosen: {result.chosen.plan}")
+        front = pareto(result.candidates)
+        if front:
+            rates, shares = [one.rate_hz for one in front], [one.success or 0.0 for one in front]
+            axes.plot(rates, shares, color=BLUE, lw=1, zorder=1, label="Pareto front of rate and success")
+        axes.set(title=title, ylabel="success, 95 % Wilson", ylim=(-0.02, 1.02))
+        axes.set_xlabel("chunks per second; beside each plan pp_perception/pp_generation, alpha; dotted: seq's rate")
+        axes.set_xlim(left=0)
+        axes.margins(x=0.08)
+        known = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))  # one of each
+        if known:
+            figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=3, fontsize=8, frameon=False)
 
 
 def _point(axes: Any, one: Candidate, colour: str, label: str, marker: str = "o") -> None:
     style = {"color": colour, "capsize": 3, "markersize": 5, "linewidth": 1}
-    axes.errorbar([one.rate_hz], [one.success], yerr=whiskers(vars(one), "success"), fmt=marker, label=label, **style)
+    axes.errorbar([one.rate_hz], [one.success], yerr=whiskers([vars(one)], "success"), fmt=marker, label=label, **style)
     if not one.refused:
         plan = one.plan
         stages = f"{plan.pp_perception}/{plan.pp_generation}" + (f", {plan.alpha:g}" if plan.alpha else "")

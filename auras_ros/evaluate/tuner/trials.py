@@ -18,11 +18,11 @@ from auras_ros.evaluate.lockstep import Timing, grouped, play
 from auras_ros.evaluate.paused import Paused
 from auras_ros.evaluate.tuner.record import EpisodeStore, Played, Timed
 from auras_ros.evaluate.tuner.requirements import Requirements
-from auras_ros.measure.durations import FrameDuration, measure_durations
-from auras_ros.pipeline.plan import Plan, PlanError
+from auras_ros.measure.durations import FrameDuration, measure_durations, refusal
+from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.report.result import Say
-from auras_ros.report.statistics import paired_by_seed, wilson
+from auras_ros.report.statistics import paired_by_seed, success_fields
 
 SEQ = "seq"
 TOGETHER = 6  # number of plans that are timed in the same rounds, each with its own executor
@@ -166,11 +166,8 @@ class Trials:
         charged_s, wanted = self.charged_s(plan), self.settings.requirements
         made = self._candidate(str(plan), plan, charged_s, seeds)
         horizon_ns = self.checkpoint.horizon * self.checkpoint.contract.dt_ns
-        try:
-            plan.check_horizon(plan.interval_ns(round(charged_s * 1e9)), horizon_ns)
-        except PlanError as error:
-            return replace(made, refused=str(error).removeprefix("plan: "))
-        return replace(made, refused=wanted.before_playing(made.rate_hz, self._seq_hz, made.oldest_ms))
+        refused = refusal(plan, round(charged_s * 1e9), horizon_ns)
+        return replace(made, refused=refused or wanted.before_playing(made.rate_hz, self._seq_hz, made.oldest_ms))
 
     def seq(self) -> Candidate | None:
         """seq as a candidate: its rate, and its success on all its seeds; None before it was timed."""
@@ -186,11 +183,6 @@ class Trials:
         won = {seed: success for seed, success in played.success.items() if seeds is None or seed in seeds}
         if not won:
             return made
-        wins = sum(won.values())
-        low, high = wilson(wins, len(won))
-        above = paired_by_seed(won, seq.success)
-        stale_ms = played.staleness_steps / played.acted * self.checkpoint.contract.dt_ms if played.acted else None
-        return replace(
-            made, episodes=len(won), success=wins / len(won), low=low, high=high, above_seq=above[0],
-            above_low=above[1], above_high=above[2], staleness_ms=stale_ms, hold_share=played.holds / played.steps,
-        )  # fmt: skip
+        above_seq, above_low, above_high = paired_by_seed(won, seq.success)
+        made = replace(made, **success_fields(won.values()), **played.figures(self.checkpoint.contract.dt_ms))
+        return replace(made, above_seq=above_seq, above_low=above_low, above_high=above_high)

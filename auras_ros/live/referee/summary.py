@@ -1,4 +1,4 @@
-"""The demo's figures as a flat object, and as a plain table for people. Pure: what it says, it was given."""
+"""The demo's figures as a flat object, and as a plain table for people. It only formats: all values are arguments."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class SoakHarness:
         """A callback, and from time to time a look at the processes. Raises Interrupted, SupervisorError."""
         if self._stopping():
             raise Interrupted
-        if not self._callbacks.turn(at_most_s):
+        if not self._callbacks.spin_once(at_most_s):
             raise RuntimeError("the witness hears nothing any more: its callbacks do nothing but fail")
         now_s = time.monotonic()
         if now_s - self._looked_s >= POLL_S:

@@ -36,13 +36,26 @@ class ReceivedAction:
 
 
 @dataclass(frozen=True)
+class ReceivedTrajectory:
+    """One trajectory: the time of its tick, at most slack_ns too late; its points [rows, C], and when each is to be
+    reached after that [rows], ns."""
+
+    mono_ns: int
+    points: NDArray[np.float64]
+    after_ns: NDArray[np.int64]
+    slack_ns: int
+
+
+@dataclass(frozen=True)
 class CommandLimits:
-    """Per channel [C]: lowest and highest value, largest step of one tick (inf: none). max_age_ns: of an action."""
+    """Per channel [C]: lowest and highest value, largest step of one tick (inf: none). max_age_ns: of an action.
+    tick_ns: from one action to the next."""
 
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
     step: NDArray[np.float64]
     max_age_ns: int
+    tick_ns: int
 
     @classmethod
     def of(
@@ -51,11 +64,11 @@ class CommandLimits:
         """channels: (lower, upper, largest rate a second or None) each."""
         lower, upper = (np.array([channel[side] for channel in channels]) for side in (0, 1))
         step = np.array([np.inf if rate is None else rate / rate_hz for _, _, rate in channels])
-        return cls(lower, upper, step, round(max_age_ms * 1e6))
+        return cls(lower, upper, step, round(max_age_ms * 1e6), round(1e9 / rate_hz))
 
 
 class Judge:
-    """Tell it of every action, and of every arming before and after asking for it."""
+    """Tell it of every action and trajectory, and of every arming before and after asking for it."""
 
     def __init__(self, bounds: CommandLimits) -> None:
         self._bounds = bounds
@@ -67,6 +80,9 @@ class Judge:
         self._arming = self._silenced = False
         self._armed_ns = 0
         self._held_from_ns: int | None = None  # from here on nobody may drive until somebody arms
+        self._trajectories: deque[ReceivedTrajectory] = deque()  # to be judged once the actions beside them are here
+        self._trajectory_ns = 0  # of the newest trajectory
+        self._to_end_ns: int | None = None  # when the running trajectory had to be ended by a point
 
     def violate(self, kind: str, text: str) -> None:
         """Count a broken promise; the first ones are kept in words."""
@@ -95,7 +111,7 @@ class Judge:
     def action(self, sent: ReceivedAction) -> None:
         before = self.sent[-1] if self.sent else None
         self._values(sent, before)
-        self._right_to_speak(sent)
+        self._right_to_speak(sent, before)
         if sent.age_ns is not None and sent.age_ns > self._bounds.max_age_ns:
             age_ms, limit_ms = sent.age_ns / 1e6, self._bounds.max_age_ns / 1e6
             self.violate("old action", f"tick {sent.tick} answers an observation of {age_ms:.1f} ms, > {limit_ms:g}")
@@ -104,9 +120,45 @@ class Judge:
         self._silenced = False
         self.sent.append(sent)
         self.count += 1
+        if before is not None and before.state == "armed" != sent.state and self._trajectory_ns:
+            self._to_end_ns = sent.mono_ns
+        while self._trajectories and self._trajectories[0].mono_ns < sent.mono_ns - HOLD_MS * 1e6:
+            self._beside(self._trajectories.popleft())
+        if self._to_end_ns is not None and self._to_end_ns < sent.mono_ns - 2 * HOLD_MS * 1e6:
+            self.violate("trajectory not ended", f"no point to stay at within {2 * HOLD_MS:g} ms of a hold")
+            self._to_end_ns = None
+
+    def trajectory(self, sent: ReceivedTrajectory) -> None:
+        """In the order of receipt: whoever sends them must not let one be overtaken by the next."""
+        if sent.mono_ns < self._trajectory_ns:
+            self.violate("trajectory overtaken", f"by {(self._trajectory_ns - sent.mono_ns) / 1e6:.1f} ms")
+        self._trajectory_ns = sent.mono_ns
+        self._trajectories.append(sent)
+
+    def _beside(self, sent: ReceivedTrajectory) -> None:
+        """It begins where the newest action was, no faster than the rate allows, and none of its points is too old. If
+        that action was a hold, it is one point, and stays there."""
+        bounds, points = self._bounds, sent.points
+        action = next((each for each in reversed(self.sent) if each.mono_ns <= sent.mono_ns), None)
+        if action is None:
+            return
+        rows, times_ns = np.vstack([action.values, points]), np.concatenate([[0], sent.after_ns])
+        most = np.maximum(np.diff(times_ns), 1)[:, None] / bounds.tick_ns * bounds.step
+        most[0] += sent.slack_ns / bounds.tick_ns * bounds.step
+        stays = len(points) == 1 and bool((points == action.values).all())
+        if (np.diff(times_ns) <= 0).any() or not ((points >= bounds.lower) & (points <= bounds.upper)).all():
+            self.violate("trajectory beyond limits", f"{points.tolist()} at {sent.after_ns.tolist()} ns")
+        elif action.state != "armed" and not stays:
+            self.violate("trajectory moves on", f"{len(points)} points while {action.state}, from {points[0].tolist()}")
+        elif (np.abs(np.diff(rows, axis=0)) > most + ROUNDING).any():
+            self.violate("trajectory beyond rate", f"from {action.values.tolist()} on: {points.tolist()}")
+        elif len(points) > 1 and (action.age_ns or 0) + sent.after_ns[-1] > bounds.max_age_ns + sent.slack_ns:
+            self.violate("old trajectory", f"{len(points)} points after an observation of {action.age_ns} ns")
+        if stays and self._to_end_ns is not None and sent.mono_ns > self._to_end_ns - bounds.tick_ns:
+            self._to_end_ns = None
 
     def _values(self, sent: ReceivedAction, before: ReceivedAction | None) -> None:
-        """Finite, within its limits, and no further from the one before than the rate allows."""
+        """Finite, within its limits, and no further from the one before than the rate allows; a hold stays there."""
         bounds, values = self._bounds, sent.values
         if values.shape != bounds.lower.shape or not np.isfinite(values).all():
             self.violate("beyond limits", f"tick {sent.tick} has {values.tolist()}")
@@ -117,10 +169,14 @@ class Judge:
             return
         if self._arming or before.mono_ns <= self._armed_ns:  # arming starts from the measured place
             return
-        if (np.abs(values - before.values) > bounds.step + ROUNDING).any():
-            self.violate("beyond rate", f"tick {sent.tick} goes from {before.values.tolist()} to {values.tolist()}")
+        if (np.abs(values - before.values) > (bounds.step if sent.state == "armed" else 0.0) + ROUNDING).any():
+            kind = "beyond rate" if sent.state == "armed" else "moved in a hold"
+            self.violate(kind, f"tick {sent.tick} goes from {before.values.tolist()} to {values.tolist()}")
 
-    def _right_to_speak(self, sent: ReceivedAction) -> None:
+    def _right_to_speak(self, sent: ReceivedAction, before: ReceivedAction | None) -> None:
+        latched = before is not None and before.state == "stopped" and self._armed_ns < before.mono_ns
+        if latched and sent.state in ("armed", "holding") and not self._arming:
+            self.violate("not latched", f"tick {sent.tick} is {sent.state} after a stop, and nobody has armed")
         silent_ns = self._silent_ns
         if silent_ns is not None and silent_ns < sent.mono_ns and self._armed_ns < silent_ns and not self._arming:
             self.violate("action while disarmed", f"tick {sent.tick}, state {sent.state}")

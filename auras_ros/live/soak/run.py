@@ -36,6 +36,7 @@ START_S = 120.0
 POLL_S = 1.0  # beside a load
 STOP_P99_MS = 50.0  # from the press to the hold, where the process runs
 DISCOVERY_S = 1.0
+LATCHED_S = 0.1  # before arming after a stop, so that one which does not stay is seen
 GROWTH_KIB_PER_MIN = 64.0  # less than this is no growth, however sure
 GROWTH_ERRORS = 3.0
 GROWTH_S = 120.0  # no verdict on memory from less, of lives that have settled
@@ -43,7 +44,7 @@ SETTLED_SHARE = 0.5  # growth is asked for after this share of the run: parts ta
 RISEN = 4  # descriptors or threads
 OVERRIDES: dict[str, dict[str, Any]] = {
     "pusht": {"viewer_px": 0, "auto_reset": False},  # a table that resets itself moves the robot
-    "actuator": {"arm_on_start": False},
+    "actuator": {"arm_on_start": False, "joint_trajectory": True},
 }
 
 
@@ -144,7 +145,7 @@ def soak(settings: SoakSettings, log: Path, stop: Callable[[], bool], progress: 
 def _alone(witness: Witness, callbacks: Callbacks) -> None:
     end_s = time.monotonic() + DISCOVERY_S
     while time.monotonic() < end_s:
-        callbacks.turn()
+        callbacks.spin_once()
     if witness.count_publishers(ACTION):
         raise SoakError("somebody publishes actions here already: set ROS_DOMAIN_ID to a number of your own")
 
@@ -254,6 +255,8 @@ class SoakRun:
         begin_ns, end_ns = play(self._harness)
         ms = None if end_ns is None else (end_ns - begin_ns) / MS
         judge_time(self.result, kind, ms)
+        if self._judge.sent[-1].state == "stopped":
+            self._harness.pause(LATCHED_S)
         if not self._harness.witness.driving:
             self._harness.drive()
         self.result.outcomes.append(FaultResult(at_s, kind, ms, self._at_s - at_s, case))
@@ -264,8 +267,9 @@ class SoakRun:
 
 
 def one_round(kinds: dict[str, InjectedFault], number: int, rng: random.Random) -> list[str]:
-    """The kinds whose turn it is, in random order; all of them in the first round, and where it is nobody's turn."""
-    due = [name for name, fault in sorted(kinds.items()) if number % fault.every == 0] or sorted(kinds)
+    """The kinds whose turn it is, in random order; all of them in the first round, and if it is nobody's turn."""
+    due = [name for name, fault in sorted(kinds.items()) if number == 0 or (fault.every and number % fault.every == 0)]
+    due = due or sorted(kinds)
     return rng.sample(due, len(due))
 
 

@@ -5,22 +5,35 @@ It publishes no command, and decides nothing: what it hears of commands goes to 
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from typing import Any
 
+import numpy as np
+
 from auras_ros.clock import MonotonicClock
 from auras_ros.live.chunk_times import ChunkTimes, values_of
-from auras_ros.live.soak.judge import Judge, ReceivedAction
+from auras_ros.live.soak.judge import Judge, ReceivedAction, ReceivedTrajectory
 from auras_ros.live.soak.log_listener import LogListener
 from auras_ros.live.soak.topics import ACTION, BUTTON, EVERY
 from auras_ros.nodes.common.messages import MessageError, read_action, read_json
 from auras_ros.nodes.common.qos import LATCHED
 from auras_ros.ros import Future, Node, QoSProfile, ReliabilityPolicy
-from auras_ros.ros.msg import Bool, DiagnosticArray, Float64MultiArray, ParameterMsg, String, Transition
+from auras_ros.ros.image import stamp_ns
+from auras_ros.ros.msg import (
+    Bool,
+    DiagnosticArray,
+    Float64MultiArray,
+    JointTrajectory,
+    ParameterMsg,
+    String,
+    Transition,
+)
 from auras_ros.ros.srv import ChangeState, SetParameters, Trigger
 
 NEWEST = QoSProfile(depth=10, reliability=ReliabilityPolicy.BEST_EFFORT)
 JUST_NOW_NS = 200_000_000
+ANOTHER_CLOCK_NS, TICK_NS, HEARD_NS = 5_000_000_000, 10_000_000, 50_000_000
 SERVICES = ("pusht/reset", "actuator/arm", "actuator/disarm", "actuator/stop", "actuator/release_stop", "agent/reset")
 
 
@@ -38,6 +51,7 @@ class Witness(Node):
         self._skipped_before = 0  # ticks missed by actuators that are dead
         self.logs = LogListener(self)
         self.create_subscription(Float64MultiArray, ACTION, self._on_action, EVERY)
+        self.create_subscription(JointTrajectory, "joint_trajectory", self._on_trajectory, EVERY)
         self.create_subscription(String, "actuator/state", self._on_state, LATCHED)
         self.create_subscription(String, "agent/heartbeat", self._on_heartbeat, NEWEST)
         self.create_subscription(DiagnosticArray, "provenance", self._on_provenance, EVERY)
@@ -82,6 +96,16 @@ class Witness(Node):
             self.judge.violate("unreadable action", str(error))
             return
         self.judge.action(ReceivedAction(label.mono_ns, label.state, label.tick, label.age_ns, values, label.request))
+
+    def _on_trajectory(self, message: JointTrajectory) -> None:
+        """Stamped by the host's clock, or by another one that it is to follow: then the time of receipt counts."""
+        heard_ns, slack_ns = self._monotonic.now_ns(), TICK_NS
+        mono_ns = heard_ns - (time.time_ns() - stamp_ns(message))
+        if abs(heard_ns - mono_ns) > ANOTHER_CLOCK_NS:
+            mono_ns, slack_ns = heard_ns, HEARD_NS
+        rows = np.array([each.positions for each in message.points])
+        after_ns = [each.time_from_start.sec * 10**9 + each.time_from_start.nanosec for each in message.points]
+        self.judge.trajectory(ReceivedTrajectory(mono_ns, rows, np.array(after_ns), slack_ns))
 
     def _on_state(self, message: String) -> None:
         fields = self._read(message, {"state", "mono_ns", "skipped_ticks", "conflict", "tick"})

@@ -53,6 +53,7 @@ class CommandLoop:
         self._sent: FloatArray | None = None  # the newest command
         self.limited = dict.fromkeys(contract.names, 0)  # by channel: number of ticks in which a limit changed it
         self._swap = threading.Lock()
+        self._sending = threading.Lock()  # from a tick's command to its last message; never held by `stop`
         self._running = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="tick", daemon=True)
 
@@ -120,9 +121,10 @@ class CommandLoop:
 
     def robot_moved(self, reason: str) -> None:
         """The robot is not where the commands brought it: publish nothing more, not even a last command."""
-        if not self.stream.silent:
-            self.stream.fall_silent(self._clock.now_ns(), f"{reason}: arm again")
-            self._outputs.end(self._sent)
+        with self._sending:
+            if not self.stream.silent:
+                self.stream.fall_silent(self._clock.now_ns(), f"{reason}: arm again")
+                self._outputs.end(self._sent)
 
     def end(self, reason: str) -> None:
         """Disarm if armed or holding; a latched stop stays latched."""
@@ -167,7 +169,9 @@ class CommandLoop:
         self.scheduling = enter_realtime(priority + 1 if priority else 0)
         grid = TickGrid(self._clock, self._settings.period_ns)
         while self._running.is_set() or not self.stream.silent:
-            self._tick(grid.wait())
+            now_ns = grid.wait()
+            with self._sending:
+                self._tick(now_ns)
             self.skipped = grid.skipped
 
     def _tick(self, now_ns: int) -> None:

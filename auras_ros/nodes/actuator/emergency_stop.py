@@ -140,7 +140,7 @@ class EmergencyStop:
                 try:
                     # Turns that do not wait show whether the queue is empty, even for a moment: messages that come
                     # faster than a wait ends are not a flood.
-                    if not callbacks.turn(wait_s=0.0 if self._waited >= LOOK else WAKE_S):
+                    if not callbacks.spin_once(wait_s=0.0 if self._waited >= LOOK else WAKE_S):
                         return  # this ends the process, because the next message would not be received
                 except ExternalShutdownException:
                     return

@@ -154,11 +154,9 @@ class ActuatorInputs:
 
     def _take_limits(self, found: dict[str, JointLimit]) -> None:
         contract = tighten(self._contract, found)
+        if contract != self._limited:
+            self._loop.use(contract, "robot_description changed the limits")  # before it is said: it may fail
+            self._limited, self.limits = contract, "the contract's, tightened by robot_description"
+            self._node.get_logger().info("robot_description: using its tighter limits")
         self._position.turns = full_turns(self._contract, found)
         self.described, self.unlimited = True, unlimited(self._contract, found)
-        if contract == self._limited:
-            return
-        self._limited = contract
-        self.limits = "the contract's, tightened by robot_description"
-        self._loop.use(contract, "robot_description changed the limits")
-        self._node.get_logger().info("robot_description: using its tighter limits")

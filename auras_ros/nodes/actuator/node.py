@@ -130,7 +130,7 @@ class Actuator(Node):
 def main(argv: list[str] | None = None) -> int:
     """Entry point of the executable `actuator`."""
     bad_settings = (ContractError, ParameterError, OSError)
-    return run_node(lambda _: Actuator(), bad_settings, check_arguments=check_given, argv=argv)
+    return run_node(lambda _: Actuator(), bad_settings, check_arguments=partial(check_given, "actuator"), argv=argv)
 
 
 if __name__ == "__main__":

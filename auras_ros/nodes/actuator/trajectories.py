@@ -35,11 +35,12 @@ END_S = 1.0  # how long to wait for the thread's end
 
 @dataclass(frozen=True, eq=False)
 class _PendingHorizon:
-    """A horizon to be limited, as of the tick that noted it: after its command `values` [channels], at `now_ns`, which
-    is `stamp` for the controller; so a late message is late for the controller too. `boot_ns` and `ends`: when it was
-    noted, and how often `end` had been called by then."""
+    """A horizon to be limited, as of the tick that noted it: after its command `values` [channels], by the limits of
+    `contract`, at `now_ns`, which is `stamp` for the controller; so a late message is late for the controller too.
+    `boot_ns` and `ends`: when it was noted, and how often `end` had been called by then."""
 
     ahead: Ahead
+    contract: Contract
     values: FloatArray
     now_ns: int
     stamp: TimeMsg
@@ -96,7 +97,8 @@ class TrajectoryPublisher:
         if ahead is None:  # disarmed since the tick: the next command ends the current trajectory
             return
         self._chunk, self._held = command.provenance, None
-        plan = _PendingHorizon(ahead, command.values, now_ns, self._stamp(), self._clock.boot_ns(), ends)
+        now = now_ns, self._stamp(), self._clock.boot_ns()
+        plan = _PendingHorizon(ahead, stream.contract, command.values, *now, ends)
         with self._news:
             self._replace(self._point, plan)
 
@@ -179,15 +181,15 @@ class TrajectoryPublisher:
         return self._ended or self._point is not None or plan.ends != self._ends
 
     def _message(self, plan: _PendingHorizon) -> JointTrajectory | None:
-        """None without rows, for one that is not finite, or if it is over: the point to stay at must not wait for
-        thousands of rows."""
+        """None without rows that are recent enough, for one that is not finite, or if it is over: the point to stay at
+        must not wait for thousands of rows."""
         horizon = plan.ahead.checked(partial(self._is_over, plan))
         if horizon is None:
             return None
-        contract, now_ns = self._contract, plan.now_ns
+        contract, now_ns = plan.contract, plan.now_ns
         first_ns = reach_ns(contract, horizon, plan.values, now_ns)
         last = (horizon.provenance.origin_mono_ns + self._max_age_ns - now_ns - first_ns) // contract.dt_ns
-        return trajectory_message(horizon.values[: max(1, last + 1)], contract, first_ns, plan.stamp)
+        return None if last < 0 else trajectory_message(horizon.values[: last + 1], contract, first_ns, plan.stamp)
 
 
 def reach_ns(contract: Contract, horizon: Horizon, command: FloatArray, now_ns: int) -> int:

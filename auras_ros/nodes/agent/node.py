@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import gc
 import socket
-import threading
 import uuid
+from collections.abc import Sequence
 from concurrent.futures import wait
 from functools import partial
 from typing import Any, NoReturn
@@ -40,14 +40,14 @@ POLL_S = 0.1  # how often configure reports its progress
 
 
 class Agent(LifecycleNode):
-    """`asked`: set when the process should end; configure then aborts."""
+    """`asked`: not empty any more when the process should end; configure then aborts."""
 
-    def __init__(self, asked: threading.Event | None = None, **node_options: Any) -> None:
+    def __init__(self, asked: Sequence[int] = (), **node_options: Any) -> None:
         super().__init__("agent", **node_options)
         answer_illegal_transitions(self)
         declare_parameters(self, AgentSettings, live=AgentSettings.__dataclass_fields__)
         self.add_on_set_parameters_callback(self._on_set)
-        self._stop_requested = asked or threading.Event()
+        self._stop_requested = asked
         self._monotonic = MonotonicClock()
         self._refused: Exception | None = None
         self._starting = False
@@ -68,7 +68,7 @@ class Agent(LifecycleNode):
             return
         self._starting = True
         for go in (self.trigger_configure, self.trigger_activate):
-            if not self._stop_requested.is_set() and go() != SUCCESS and not self._stop_requested.is_set():
+            if not self._stop_requested and go() != SUCCESS and not self._stop_requested:
                 raise self._refused or RuntimeError("agent: could not start; see the log")
         self._starting = False
 
@@ -114,7 +114,7 @@ class Agent(LifecycleNode):
             if loader.progress != progress:
                 progress = loader.progress
                 self._set_state("configuring", progress)
-            if self._stop_requested.is_set():
+            if self._stop_requested:
                 return False
         self.status.configured = configured = ConfiguredPolicy(self, settings, loader.pipelines.result(), self._qos)
         self.get_logger().info(f"golden sample replayed, ready as session {self.status.session}")
@@ -229,7 +229,8 @@ class Agent(LifecycleNode):
         )
 
 
-main = partial(run_node, Agent, BAD_SETTINGS_ERRORS, TOO_SLOW_ERRORS, check_given)  # argv -> exit status
+# argv -> exit status
+main = partial(run_node, Agent, BAD_SETTINGS_ERRORS, TOO_SLOW_ERRORS, partial(check_given, "agent"))
 
 
 def program() -> NoReturn:

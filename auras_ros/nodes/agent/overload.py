@@ -36,7 +36,7 @@ def check_age(plan: Plan, duration_ns: int, max_age_ms: float) -> None:
 
 
 class Overload:
-    """Checks every chunk as it is finished; `step` is what to run. Not thread-safe.
+    """Checks every chunk as it is finished; `level` says what to run. Not thread-safe.
 
     max_age_ns: 0 means no limit. Overruns of the frame grid count only while there is a fallback plan to switch to:
     they make chunks late, and chunks that are too late are detected by their age.
@@ -52,7 +52,7 @@ class Overload:
         self._window: deque[bool] = deque(maxlen=WINDOW)
 
     def finished(self, plan: Plan, age_ns: int, duration_ns: int) -> bool:
-        """Note a chunk whose observation is age_ns old and whose frame took duration_ns. Returns whether `step`
+        """Note a chunk whose observation is age_ns old and whose frame took duration_ns. Returns whether `level`
         changed."""
         self.oldest_ns = age_ns + plan.interval_ns(duration_ns)
         late = 0 < self._max_age_ns < self.oldest_ns

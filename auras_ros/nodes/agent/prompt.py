@@ -1,6 +1,6 @@
 """Which prompt a chunk may answer: everything between the topic and what is published.
 
-A prompt is a small text that is not trusted: what is none is refused and counted. A new one stops the chunks at once,
+A prompt is a short, untrusted text; an invalid one is refused and counted. A new one stops the chunks at once,
 because a robot must not continue the old task. Its token ids are made in a thread of its own, so that no frame waits
 for a tokenizer, and become active together with a new epoch. One that the policy cannot use is reported, and no chunk
 is published until another comes. A policy without language takes any text, which is only written to the provenance.
@@ -79,7 +79,7 @@ class PromptGate:
             self._begin_epoch, self._next_epoch = begin_epoch, next_epoch
 
     def want(self, text: str) -> None:
-        """Take a message of the topic. One that is no prompt is refused and counted, and changes nothing."""
+        """Take a message of the topic. An invalid one is refused and counted, and changes nothing."""
         self._refusal = prompt_refusal(text, self._limit_bytes)
         if self._refusal:
             self.refused += 1

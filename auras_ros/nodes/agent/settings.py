@@ -56,7 +56,7 @@ class AgentSettings:
 
     REMOVED: ClassVar[dict[str, str]] = {
         each.name: f"it is a field of `plan`, such as `plan: quick,{each.name}=...`" for each in fields(Plan)[1:]
-    }
+    } | {"workers": "it is `concurrency` in `plan`: `plan: quick,mode=par,concurrency=...`"}
 
     def plans(self) -> tuple[Plan, ...]:
         """The first plan, and the fallback plan if there is one. Raises PlanError."""

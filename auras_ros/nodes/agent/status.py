@@ -24,8 +24,8 @@ PLAN_REPORTS = {
 
 
 class AgentStatus:
-    """session: one configured life. configured, frames: what there is now. Written by the executor's thread (and by the
-    heartbeat's when it ends), read by any."""
+    """session: from one configure to the next. configured, frames: what there is now. Written by the executor's thread
+    (and by the heartbeat's when it ends), read by any."""
 
     def __init__(self, session: str) -> None:
         self.session = session

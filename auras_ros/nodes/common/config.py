@@ -34,7 +34,7 @@ SETTINGS = {  # node -> the dataclass whose fields are its parameters
 SUPERVISOR = "supervisor"
 OURS = (*SETTINGS, SUPERVISOR)
 RANGES = ("SUBNET", "LOCALHOST", "OFF", "SYSTEM_DEFAULT")  # of discovery, as ROS 2 names them
-OF_EVERY_NODE = frozenset({"use_sim_time", "start_type_description_service"})  # declared by ROS 2 itself
+OF_EVERY_NODE = {"use_sim_time": None, "start_type_description_service": None}  # declared by ROS 2 itself
 _WORDS = re.compile(r"[_\d]+")  # my_actuator and agent2 are not misspelt
 PATHS = ("checkpoint",)  # parameters that may be a path relative to the config
 
@@ -59,12 +59,14 @@ class Supervision:
 @dataclass(frozen=True)
 class NodeConfig:
     """A valid file. sections: node -> its parameters, including those for all nodes. placed: of these, the paths that
-    were found beside the file and not in the working directory, made absolute."""
+    were found beside the file and not in the working directory, made absolute. foreign: names of other nodes' sections.
+    """
 
     path: Path
     supervision: Supervision
     sections: Mapping[str, Mapping[str, Any]]
     placed: Mapping[str, Mapping[str, Any]]
+    foreign: tuple[str, ...]
     warnings: tuple[str, ...]
 
     def section(self, node: str) -> dict[str, Any]:
@@ -93,6 +95,10 @@ def read_config(path: Path) -> NodeConfig:
     config = read_parameters_file(path)
     if not config.supervision.processes:
         raise ConfigError(f"{path}: {SUPERVISOR}/{SECTION}/processes is missing: a list of {', '.join(EXECUTABLES)}")
+    for node in (name for name in SETTINGS if name not in config.sections):
+        started = any(node in _WORDS.split(each) for each in config.supervision.processes)
+        if started and (other := next((each for each in config.foreign if node in _WORDS.split(each)), "")):
+            raise ConfigError(f"{path}: '{other}': the node that is started is called {node}: rename this section")
     return config
 
 
@@ -103,17 +109,23 @@ def read_parameters_file(path: Path) -> NodeConfig:
     reading.end()
     sections = reading.root_sections()
     supervision = Supervision(**{name: _frozen(value) for name, value in sections.pop(SUPERVISOR, {}).items()})
-    return NodeConfig(path, supervision, sections, _placed(path, sections), tuple(reading.warnings))
+    notes = tuple(reading.foreign), tuple(reading.warnings)
+    return NodeConfig(path, supervision, sections, _placed(path, sections), *notes)
 
 
-def check_given(arguments: Sequence[str]) -> None:
-    """Check the parameter files of a command line, as `ros2 run` passes them. Whether values fit together is not
-    checked here: only the node has the values of all files and arguments. Raises ConfigError or OSError."""
+def check_given(node: str, arguments: Sequence[str]) -> None:
+    """Check the parameter files of a node's command line, as `ros2 run` passes them, and the names given with `-p`.
+    Whether values fit together is not checked here: only the node has the values of all files and arguments. Raises
+    ConfigError or OSError."""
     ros = False
     for word, value in zip(arguments, [*arguments[1:], ""], strict=True):
         ros = word == "--ros-args" or (ros and word != "--")
         if ros and word == "--params-file":
             _read(Path(value)).end()
+        elif ros and word in ("-p", "--param"):
+            name = value.partition(":=")[0]
+            if name not in parameters_of(node) | OF_EVERY_NODE and (text := unknown(settings_of(node), name, 0.6)):
+                raise ConfigError(f"{node}: {text}")
 
 
 def _read(path: Path) -> _Reading:
@@ -147,6 +159,7 @@ class _Reading:
     def __init__(self, path: Path, lines: Mapping[KeyPath, int]) -> None:
         self.problems: list[tuple[int, str]] = []  # with their lines; 0 if a problem has none
         self.warnings: list[str] = []
+        self.foreign: list[str] = []
         self._path, self._lines = path, lines
         self._found: list[tuple[KeyPath, dict[str, Any]]] = []  # section -> its parameters
         self._for_every: dict[str, Any] = {}  # valid values for all nodes of the root namespace, or of every namespace
@@ -215,6 +228,7 @@ class _Reading:
         elif (meant := nearest(name, OURS, 0.75)) and meant not in _WORDS.split(name):
             self._wrong(place, f"no node '{name}'; did you mean {meant}?")
         else:
+            self.foreign.append(name)
             self._warn(place, f"'{name}' is not one of our nodes: its parameters are not checked")
 
     def _parameters(self, place: KeyPath, name: str, values: Mapping[str, Any]) -> None:

@@ -32,6 +32,7 @@ from auras_ros import resources
 from auras_ros.exit_status import BAD_SETTINGS
 from auras_ros.nodes.common import discovery
 from auras_ros.nodes.common.config import NodeConfig, read_config
+from auras_ros.nodes.common.supervisor import BRAKING_S
 
 BRIDGE = "_bridge"  # executable `pusht_bridge` is node `pusht`: a simulator in the place of a robot
 LIFECYCLE = frozenset({"agent"})
@@ -107,6 +108,8 @@ def _start(executable: str, parameters: list[Any], options: dict[str, Any]) -> l
     """The actions that start one process; lifecycle handlers come before the process that they handle."""
     name = executable.removesuffix(BRIDGE)
     common = {"package": "auras_ros", "executable": executable, "name": name, "parameters": parameters, **options}
+    if executable == ACTUATOR:  # from SIGINT on, launch waits for 5 s, sends SIGTERM, and kills after this
+        common["sigkill_timeout"] = str(BRAKING_S)
     if executable == ACTUATOR and options["respawn"]:
         return _start_actuator(common)
     if executable not in LIFECYCLE:

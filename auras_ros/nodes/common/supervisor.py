@@ -17,6 +17,7 @@ from typing import IO, Any
 
 import yaml
 
+from auras_ros.action.limits import MAX_BRAKING_S
 from auras_ros.exit_status import BAD_SETTINGS, TOO_SLOW
 from auras_ros.nodes.common.config import EXECUTABLES, read_config
 
@@ -24,6 +25,7 @@ RESTART_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 TOO_SLOW_DELAYS_S = (16.0, 30.0)  # after those: each try loads a policy, on a machine that is overloaded
 STEADY_S = 10.0  # after a process has run this long, it is restarted with the shortest delay
 GRACE_S = 5.0
+BRAKING_S = MAX_BRAKING_S + GRACE_S  # of the actuator, whose last command has to be a hold
 
 
 class SupervisorError(RuntimeError):
@@ -117,12 +119,13 @@ class Supervisor:
         return any(slot.process is not None or slot.due_s is not None for slot in self._slots)
 
     def stop(self) -> None:
-        """SIGTERM in reverse order of starting, then SIGKILL to those still alive after GRACE_S."""
-        running = [slot.process for slot in reversed(self._slots) if slot.process is not None]
-        for process in running:
+        """SIGTERM in reverse order of starting, then SIGKILL to those alive after GRACE_S (actuator: BRAKING_S)."""
+        running = [(slot.name, slot.process) for slot in reversed(self._slots) if slot.process is not None]
+        for _, process in running:
             process.terminate()
-        end_s = time.monotonic() + GRACE_S
-        for process in running:
+        began_s = time.monotonic()
+        for name, process in running:
+            end_s = began_s + (BRAKING_S if name == "actuator" else GRACE_S)
             try:
                 process.wait(max(0.0, end_s - time.monotonic()))
             except subprocess.TimeoutExpired:

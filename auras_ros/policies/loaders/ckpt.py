@@ -1,9 +1,9 @@
 """diffusion_policy's `.ckpt` (Chi et al. 2023) as our diffusion family: hybrid U-Net, hybrid transformer, image U-Net.
 
-The file is a pickle of the training's configuration and its weights. It is read as data and never executed
-(`inert`): what a pickle could run stays a name. Weights are those of the moving average where there are any, as the
-reference evaluates them. A chunk is the part of the horizon that begins at the newest observation, as many actions as
-the reference executes; pictures are cropped at the centre.
+The file is a pickle of the training's configuration and its weights. It is read as data and never executed (`inert`):
+what a pickle could run stays a name. Weights are the moving average's if there is one, as in the reference's
+evaluation. A chunk is the part of the horizon that begins at the newest observation, with as many actions as the
+reference executes; images are cropped at the centre.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.loaders.translated import Translated, renamed, wanted
 
 PACKAGE = "diffusion_policy.policy."
-POLICIES = {  # encoder of each policy whose weights can be taken over
+POLICIES = {  # encoder of each supported policy
     "diffusion_unet_hybrid_image_policy.DiffusionUnetHybridImagePolicy": ROBOMIMIC,
     "diffusion_transformer_hybrid_image_policy.DiffusionTransformerHybridImagePolicy": ROBOMIMIC,
     "diffusion_unet_image_policy.DiffusionUnetImagePolicy": MULTI_IMAGE,
 }
-STATES = ("ema_model", "model")  # the first that is there
+STATES = ("ema_model", "model")  # the first one that exists
 NORMALIZER = "normalizer.params_dict."
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 IDENTITY = "the identity: this encoder has no linear layer"
@@ -43,7 +43,7 @@ RGB = 3
 
 @dataclass(frozen=True)
 class Source:
-    """What a file says: its policy's configuration and its tensors."""
+    """The content of a file: its policy's configuration and its tensors."""
 
     file: TorchFile
     target: str
@@ -77,7 +77,7 @@ def translate(path: Path, robot: Robot) -> Translated:
 
 
 def _source(file: TorchFile) -> Source:
-    """Raises CheckpointError where it is no checkpoint of a policy that is supported."""
+    """Raises CheckpointError if it is not a checkpoint of a supported policy."""
     with refusing(file.path, ValueError):
         payload = plain(file.value)
     if not isinstance(payload, dict) or not {"cfg", "state_dicts"} <= payload.keys():
@@ -86,7 +86,7 @@ def _source(file: TorchFile) -> Source:
     weights = top.object("state_dicts").values
     state = next((name for name in STATES if isinstance(weights.get(name), dict)), None)
     if state is None:
-        raise CheckpointError(f"{file.path}: state_dicts: neither {' nor '.join(STATES)} is there")
+        raise CheckpointError(f"{file.path}: state_dicts: has neither {' nor '.join(STATES)}")
     policy = top.object("cfg").object("policy")
     target = policy.text("_target_")
     if target.removeprefix(PACKAGE) not in POLICIES:
@@ -129,7 +129,7 @@ def _manifest(source: Source, robot: Robot) -> dict[str, Any]:
 
 
 def _encoder(source: Source) -> dict[str, Any]:
-    """Sizes are those of the weights: the configuration does not say them all."""
+    """Sizes come from the weights: the configuration does not hold all of them."""
     inputs, tensors = source.inputs, source.tensors
     prefix = "" if inputs.shared or len(inputs.cameras) == 1 else "each.0."
 
@@ -160,7 +160,7 @@ def _observation(source: Source, robot: Robot, history: int) -> dict[str, Any]:
 
 
 def _camera(source: Source, robot: Robot, name: str, size: tuple[int, ...], crop: tuple[int, int] | None) -> CameraSpec:
-    """Frames of another size than the policy was trained with are resized to that first. Raises SpecError."""
+    """Images of another size than in training are resized to that first. Raises SpecError."""
     height, width = size
     real = robot.camera(name, height, width)
     scale, offset = (float(each) for each in _linear(source, name, 1))
@@ -178,7 +178,7 @@ def _camera(source: Source, robot: Robot, name: str, size: tuple[int, ...], crop
 
 
 def _statistics(source: Source, actions: int) -> dict[str, Any]:
-    """What -1 and 1 of the network mean; the file keeps value * scale + offset."""
+    """What -1 and 1 of the network mean; the file's normalisation is value * scale + offset."""
     scale, offset = _linear(source, "action", actions)
     return {"kind": "min_max", "lower": ((-1 - offset) / scale).tolist(), "upper": ((1 - offset) / scale).tolist()}
 
@@ -201,12 +201,12 @@ def _linear(source: Source, name: str, size: int) -> tuple[Tensor, Tensor]:
 
 
 def _name(source: Source, name: str) -> str:
-    """Their name of a tensor of ours."""
+    """The file's name of one of our tensors."""
     part, _, rest = name.partition(".")
     return source.inputs.source_of(rest) if part == "encoder" else f"model.{rest}"
 
 
 def _is_ignored(source: str) -> bool:
-    """What has been read already, what masks attention as ours does, and what only knows the device."""
+    """Tensors that are read already, mask attention as ours do, or only hold the device."""
     known = source.startswith(NORMALIZER) or source.endswith("_dummy_variable")
     return known or source in ("model.mask", "model.memory_mask") or is_ignored(source)

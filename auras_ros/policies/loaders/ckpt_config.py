@@ -1,7 +1,7 @@
-"""The training's configuration within a diffusion_policy checkpoint: plain values out of inert omegaconf nodes.
+"""The training's configuration in a diffusion_policy checkpoint: plain values out of inert omegaconf nodes.
 
-omegaconf keeps a container's children under `_content` and a leaf's value under `_val`; both are read as data. What is
-not plain stays what it is and is refused by the key that needs it.
+omegaconf keeps a container's children under `_content` and a leaf's value under `_val`; both are read as data. A value
+that is not plain stays as it is, and the key that needs it is refused.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ MISSING = object()
 
 
 def plain(value: Any) -> Any:
-    """Numbers, texts, lists and dicts of what the pickle says; anything else as it is. A value that stands in several
-    places is copied to each. Raises ValueError where that gets too deep or too much, or a key has no text."""
+    """Numbers, texts, lists and dicts of the pickle's content; anything else as it is. A value that is used in several
+    places is copied to each. Raises ValueError if that gets too deep or too large, or if a key has no text."""
     left = [MOST]
 
     def of(value: Any, depth: int) -> Any:
@@ -43,18 +43,18 @@ def plain(value: Any) -> Any:
 
 
 def _short(key: Any) -> Any:
-    """Whole numbers of thousands of digits cannot even be shown. Raises ValueError."""
+    """Python does not print integers of thousands of digits. Raises ValueError."""
     if isinstance(key, int) and key.bit_length() > MOST_BITS:
         raise ValueError(f"a key is a number of {key.bit_length()} bits")
     return key
 
 
 def _inner(made: PickledObject) -> Any:
-    """What a node holds, or MISSING where it is nothing that is known."""
+    """The content of a node, or MISSING if its class is unknown."""
     if made.of == ORDERED:
         return made.items
     state = made.state if isinstance(made.state, dict) else {}
-    named = made.of  # in the oldest protocols a helper is, and the class its first argument
+    named = made.of  # the class; in the oldest protocols a helper, whose first argument is the class
     if named == RECONSTRUCTOR and isinstance(made.args, tuple) and made.args:
         named = made.args[0]
     if not isinstance(named, Name) or not named.module.startswith("omegaconf."):
@@ -77,7 +77,7 @@ class CkptConfig:
         return CkptConfig(self.path, f"{self.where}.{key}", value)
 
     def get(self, key: str, default: Any = MISSING, allowed: Collection[Any] | None = None) -> Any:
-        """A value, one of `allowed` where that is given."""
+        """A value; one of `allowed`, if that is given."""
         value = self.values.get(key, default)
         if value is MISSING:
             raise CheckpointError(f"{self.path}: {self.where}: key '{key}' is missing")
@@ -112,9 +112,9 @@ class CkptConfig:
 
     def known(self, keys: Collection[str]) -> None:
         for key in sorted(map(str, self.values.keys() - set(keys))):
-            raise CheckpointError(f"{self.path}: {self.where}: key '{key}' is not known; what it changes is not built")
+            raise CheckpointError(f"{self.path}: {self.where}: key '{key}' is unknown; what it changes is unsupported")
 
     def refused(self, key: str, value: Any, supported: str) -> CheckpointError:
-        """What a record is made of is never spelt out: it may stand for more than any memory holds."""
+        """The content of a record is never printed: it may be larger than any memory."""
         said = f"<{value.of}>" if isinstance(value, PickledObject) and isinstance(value.of, Name) else shown(value)
         return CheckpointError(f"{self.path}: {self.where}.{key}: {said} is not supported; expected {supported}")

@@ -1,9 +1,8 @@
-"""The two image encoders of diffusion_policy checkpoints, as our ResNet: what goes in, in which order, by which name.
+"""The two image encoders of diffusion_policy checkpoints, as our ResNet: their inputs, the order and the names.
 
 `robomimic`: robomimic's observation encoder (the hybrid policies): a ResNet, spatial softmax, a linear layer and ReLU
-for each camera; features stand in the order of shape_meta. `multi_image`: a ResNet with an average pool for each
-camera or one for all; cameras and then states, each in the order of their names. Neither weights nor files are read
-here.
+for each camera; features are in the order of shape_meta. `multi_image`: a ResNet with an average pool for each camera
+or one for all; cameras first, then states, each sorted by name. Neither weights nor files are read here.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ ENCODER = "obs_encoder."
 
 @dataclass(frozen=True)
 class ShapeMetaEntry:
-    """One of shape_meta's observations. shape: [3, height, width] of a camera, [n] of a state."""
+    """One observation of shape_meta. shape: [3, height, width] of a camera, [n] of a state."""
 
     name: str
     shape: tuple[int, ...]
@@ -36,7 +35,7 @@ class ShapeMetaEntry:
 
 @dataclass(frozen=True)
 class ShapeMeta:
-    """In the order in which the encoder joins them for one instant. shared: one network for all cameras."""
+    """Entries in the order in which the encoder joins them for one instant. shared: one network for all cameras."""
 
     kind: str
     features: tuple[ShapeMetaEntry, ...]
@@ -55,7 +54,7 @@ class ShapeMeta:
         return sum(math.prod(feature.shape) for feature in self.states)
 
     def columns(self, features: int) -> list[int]:
-        """Where each number of one instant of ours (cameras, then states) stands among theirs. features: a camera's."""
+        """Where each number of one instant of ours (cameras, then states) is in theirs. features: of one camera."""
         places, at = dict[str, range](), 0
         for feature in self.features:
             places[feature.name] = range(at, at + (features if feature.is_camera else math.prod(feature.shape)))
@@ -63,7 +62,7 @@ class ShapeMeta:
         return [place for feature in (*self.cameras, *self.states) for place in places[feature.name]]
 
     def source_of(self, name: str) -> str:
-        """Their name of a tensor of our encoder ("backbone.conv1.weight", with several "each.0.backbone...")."""
+        """The file's name of a tensor of our encoder ("backbone.conv1.weight", with several "each.0.backbone...")."""
         camera = re.match(r"each\.(\d+)\.", name)
         rest = name[camera.end() :] if camera else name
         key = SHARED if self.shared else self.cameras[int(camera[1]) if camera else 0].name
@@ -74,7 +73,7 @@ class ShapeMeta:
 
 
 def is_ignored(source: str) -> bool:
-    """What is the same tensor under a second name, or follows from the sizes, or counts batches of the training."""
+    """Tensors that repeat another one, follow from the sizes, or count batches of the training."""
     twice = re.match(rf"{ENCODER}obs_nets\.[^.]+\.nets\.(0\.nets|1)\.", source)
     return twice is not None or source.endswith((".pos_x", ".pos_y", ".temperature", ".num_batches_tracked"))
 
@@ -90,7 +89,7 @@ def read_inputs(policy: CkptConfig, kind: str) -> ShapeMeta:
         shared = policy.object("obs_encoder").get("share_rgb_model", False, (True, False))
     made = ShapeMeta(kind, tuple(features), shared)
     if not made.cameras or not made.states:
-        raise CheckpointError(f"{policy.path}: {observed.where}: a policy without pictures or state is not supported")
+        raise CheckpointError(f"{policy.path}: {observed.where}: a policy without images or state is not supported")
     return made
 
 
@@ -103,7 +102,7 @@ def _feature(described: CkptConfig, name: str) -> ShapeMetaEntry:
 
 
 def crops(policy: CkptConfig, inputs: ShapeMeta) -> Mapping[str, tuple[int, int] | None]:
-    """What of each camera's picture the network sees, (height, width), the centre; None for all of it."""
+    """The centre of each camera's image that the network sees, (height, width); None: the whole image."""
     asks = policy if inputs.kind == ROBOMIMIC else policy.object("obs_encoder")
     if inputs.kind == MULTI_IMAGE:
         for camera in inputs.cameras:
@@ -121,7 +120,7 @@ def crops(policy: CkptConfig, inputs: ShapeMeta) -> Mapping[str, tuple[int, int]
 
 
 def _size(asks: CkptConfig, key: str, camera: ShapeMetaEntry) -> tuple[int, int] | None:
-    """A pair for all cameras, or for each by its name."""
+    """A pair for all cameras, or one for each by its name."""
     value = asks.get(key, None)
     if value is None:
         return None

@@ -1,8 +1,8 @@
-"""The noise networks and schedulers of diffusion_policy's configuration, as our manifest says them.
+"""The noise networks and schedulers of diffusion_policy's configuration, in terms of our manifest.
 
-What is not built here (conditioning by inpainting, layers over the observations, other beta schedules) is refused by
-the key that asks for it. Parameter names of the networks are the published ones; what differs is the order in which
-the features of an instant stand.
+Options that are not supported (conditioning by inpainting, layers over the observations, other beta schedules) are
+refused by their key. Parameter names of the networks are the published ones; only the order of an instant's features
+differs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SCHEDULERS = {
     "diffusers.schedulers.scheduling_ddpm.DDPMScheduler": "ddpm",
     "diffusers.schedulers.scheduling_ddim.DDIMScheduler": "ddim",
 }
-# Squared cosine has no such betas.
+# The squared-cosine schedule does not use the betas.
 SCHEDULER = {
     "_target_", "num_train_timesteps", "beta_start", "beta_end", "beta_schedule", "variance_type", "clip_sample",
     "clip_sample_range", "prediction_type", "set_alpha_to_one", "steps_offset",
@@ -84,7 +84,7 @@ def _transformer(policy: CkptConfig) -> dict[str, Any]:
 
 
 def plans(policy: CkptConfig) -> dict[str, dict[str, Any]]:
-    """The reference's own sampling alone, its name telling sampler and steps."""
+    """Only the reference's own sampling; the plan's name gives sampler and steps."""
     scheduler = policy.object("noise_scheduler")
     scheduler.known(SCHEDULER)
     sampler = SCHEDULERS[scheduler.get("_target_", allowed=tuple(SCHEDULERS))]

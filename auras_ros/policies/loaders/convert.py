@@ -1,8 +1,8 @@
 """Writes a foreign checkpoint in our own format, with a golden sample made by the translated networks themselves.
 
-The sample shows from then on that weights, preprocessing and statistics are still those of the day of conversion. That
-they are the reference's own, the loaders' tests show; a conversion cannot. Nothing is left at the target where a
-conversion fails.
+The sample shows from then on that weights, preprocessing and statistics have not changed since the conversion. It
+cannot show that they equal the reference's: the loaders' tests do. If a conversion fails, nothing is left at the
+target.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.writing import write_manifest
 
 SEED = 20_261_121
-COARSE = (5, 6)  # places of a random picture that are drawn; the rest lies between them
+COARSE = (5, 6)  # random values of an image; the rest is interpolated between them
 SUFFIXES = (".png", ".npy")
 STATE = "state.json"
 
@@ -44,21 +44,21 @@ class Converted:
 
 def convert(source: Path, robot: Robot, out: Path, images: Path | None = None) -> Converted:
     """Translate, write, load again. images: a folder with `<camera>.png` or `<camera>.npy` (uint8 RGB [h, w, 3] or
-    [history, h, w, 3]) for each camera, and state.json (joint -> position) where the policy sees the state.
+    [history, h, w, 3]) for each camera, and state.json (joint -> position) if the policy takes the state.
 
-    Raises CheckpointError, naming the thing; FileExistsError where there is something at `out`.
+    Raises CheckpointError, naming what is wrong; FileExistsError if something exists at `out`.
     """
     if not out.name or out.name == ".." or out.resolve() == Path.cwd():
         raise FileExistsError(f"{out}: must be a folder that does not exist yet")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise FileExistsError(f"{out}: there is something already; give another folder")
+        raise FileExistsError(f"{out}: exists already; give another folder")
     made = translate(source, robot)
     checkpoint = made.checkpoint(digest(source), source)
     frames, state = _given(checkpoint.spec, images) if images else _made_up(checkpoint.spec)
     tokenizer = source / TOKENIZER
     out.parent.mkdir(parents=True, exist_ok=True)
-    room = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))  # nobody else's, and on the same disk
-    part = room / out.name  # whose permissions are the usual ones
+    room = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))  # private, and on the same disk
+    part = room / out.name  # with the usual permissions
     try:
         margin = write_manifest(
             part,
@@ -80,7 +80,7 @@ Observed = tuple[dict[str, NDArray[np.uint8]], dict[str, NDArray[np.float64]]]
 
 
 def _made_up(spec: ObservationSpec) -> Observed:
-    """Smooth random pictures, and positions well within the statistics."""
+    """Smooth random images, and positions well within the statistics."""
     random = np.random.default_rng(SEED)
     frames = {camera.name: _smooth(random, spec.history, camera) for camera in spec.cameras}
     return frames, _positions(random, spec.state, spec.history)
@@ -119,14 +119,14 @@ def _given(spec: ObservationSpec, folder: Path) -> Observed:
 
 
 def _frames(folder: Path, camera: CameraSpec, history: int) -> NDArray[np.uint8]:
-    """[history, h, w, 3]; one picture stands for all instants."""
+    """[history, h, w, 3]; a single image is used for all instants."""
     found = [folder / f"{camera.name}{suffix}" for suffix in SUFFIXES]
     path = next((each for each in found if each.is_file()), None)
     if path is None:
         raise CheckpointError(
-            f"{folder}: no picture of camera '{camera.name}': looked for {found[0]} and {found[1].name}"
+            f"{folder}: no image of camera '{camera.name}': looked for {found[0]} and {found[1].name}"
         )
-    with refusing(f"{path}: not a picture", ValueError, EOFError):
+    with refusing(f"{path}: not an image", ValueError, EOFError):
         read = np.load(path, allow_pickle=False) if path.suffix == ".npy" else decode_compressed(path.read_bytes())
     frames = np.broadcast_to(read, (history, *read.shape)) if read.ndim == 3 else read
     wanted = (history, camera.height, camera.width, 3)

@@ -1,9 +1,9 @@
 """LeRobot folders: config.json, model.safetensors, the processors' JSON and their statistics, common to all its types.
 
-What the reference does before and after its network stands in the processors' files, so those decide: their steps
-and the order of them, their normalisation, their statistics. Steps other than those that the type has in the reference,
-in its order, are refused by name, and so is what the processors and config.json say differently. Folders written before
-there were processors keep the statistics among the weights; those are read too. This module knows no network.
+The processors' files define what the reference does before and after its network, so those decide: their steps and the
+order of them, their normalisation, their statistics. Steps other than the type's in the reference, or in another order,
+are refused by name, and so is a difference between processors and config.json. Folders older than processors keep the
+statistics among the weights; those are read too. This module knows no network.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PREPROCESSOR, POSTPROCESSOR = "policy_preprocessor.json", "policy_postprocessor.
 NORMALIZER, UNNORMALIZER = "normalizer_processor", "unnormalizer_processor"
 STATE, ACTION = "observation.state", "action"
 BURIED = ("normalize_inputs.", "normalize_targets.", "unnormalize_outputs.")  # statistics among the weights
-# Keys that say how it was trained, stored or compiled, or are said again elsewhere; they change no action.
+# Keys about training, storage or compilation, or repeated elsewhere; they change no action.
 TRAINING = {
     "device", "use_amp", "use_peft", "push_to_hub", "repo_id", "private", "tags", "license", "pretrained_path",
     "drop_n_last_frames", "compile_model", "compile_mode", "optimizer_lr", "optimizer_betas", "optimizer_eps",
@@ -39,8 +39,8 @@ TRAINING = {
     "pretrained_backbone_weights",
 }  # fmt: skip
 
-# By config.json's `type`: the module whose `translate(LeRobotFolder, Robot) -> Translated` reads it. One that is
-# added here is known to everything.
+# By config.json's `type`: the module whose `translate(LeRobotFolder, Robot) -> Translated` reads it. An entry
+# here is enough.
 TRANSLATORS = {
     "diffusion": "auras_ros.policies.loaders.lerobot_diffusion",
     "act": "auras_ros.policies.loaders.lerobot_act",
@@ -55,7 +55,7 @@ Translator = Callable[["LeRobotFolder", Robot], Translated]
 
 @dataclass(frozen=True)
 class LeRobotFolder:
-    """A folder as read; features stand in the order of config.json, which is the network's."""
+    """A folder as read; features are in the order of config.json, which is the network's."""
 
     path: Path
     config: Mapping[str, Any]
@@ -90,22 +90,22 @@ class LeRobotFolder:
         return self.path / WEIGHTS
 
     def refused(self, text: str) -> CheckpointError:
-        """What is wrong with config.json, to be raised."""
+        """A CheckpointError about config.json, to be raised."""
         return CheckpointError(f"{self.file}: {text}")
 
     def known(self, keys: Collection[str], ignored: Collection[str] = (), later: Collection[str] = ()) -> None:
-        """That config.json has all of these keys, and none beyond them and those of training. later: keys of them
-        that the reference got when there were folders already, which is why they may be missing: it then does what
-        they switch off. Raises CheckpointError."""
+        """Check that config.json has all of these keys, and no others except those of training. later: keys that the
+        reference added when folders existed already. They may be missing; the reference then behaves as if they were
+        off. Raises CheckpointError."""
         common = {"type", "n_obs_steps", "input_features", "output_features", "normalization_mapping"}
         for key in sorted(self.config.keys() - set(keys) - set(ignored) - common - TRAINING):
-            raise self.refused(f"key '{key}' is not known here: what it does would not be done")
+            raise self.refused(f"key '{key}' is not known: what it does is not supported")
         for key in sorted(({*keys, *common} - set(later)) - self.config.keys()):
             raise self.refused(f"key '{key}' is missing: actions depend on it, and nothing is guessed")
 
     def get(self, key: str, supported: Collection[Any] | None = None) -> Any:
-        """A value (None where there is none), checked against those that are supported. Raises CheckpointError, naming
-        the key and them."""
+        """A value (None if it is missing), checked against the supported ones. Raises CheckpointError, naming the key
+        and them."""
         value = self.config.get(key)
         if supported is not None and value not in supported:
             listed = ", ".join(map(repr, supported))
@@ -122,7 +122,7 @@ class LeRobotFolder:
         return value
 
     def pair(self, key: str) -> tuple[int, int] | None:
-        """(height, width), or None where it is null or not there. Raises CheckpointError."""
+        """(height, width), or None if it is null or missing. Raises CheckpointError."""
         value = self.config.get(key)
         if value is None:
             return None
@@ -134,24 +134,24 @@ class LeRobotFolder:
 
     @property
     def cameras(self) -> tuple[PolicyFeature, ...]:
-        """The pictures, [3, height, width] each."""
+        """The images, [3, height, width] each."""
         return tuple(feature for feature in self.inputs if feature.kind == "VISUAL")
 
     @property
     def state(self) -> PolicyFeature | None:
-        """The robot's state, [numbers], where the policy sees it."""
+        """The robot's state, [numbers], if the policy takes it."""
         return next((each for each in self.inputs if each.name == STATE and each.kind == "STATE"), None)
 
     @property
     def action(self) -> PolicyFeature:
-        """Raises CheckpointError where there is none."""
+        """Raises CheckpointError if there is none."""
         for feature in self.outputs:
             if feature.name == ACTION and feature.kind == "ACTION":
                 return feature
         raise self.refused(f"output_features: '{ACTION}' is missing")
 
     def check(self, robot: Robot) -> None:
-        """That every feature is of a kind that a robot gives, and the robot's names are as many."""
+        """Check that every feature is of a kind that a robot gives, and that the robot has as many names."""
         for feature in self.inputs:
             if feature.kind == "VISUAL" and (len(feature.shape) != 3 or feature.shape[0] != 3):
                 shape = list(feature.shape)
@@ -171,15 +171,15 @@ class LeRobotFolder:
         for name, given in check_harmless((*self.preprocessor, *self.postprocessor)).items():
             if name in cameras and not robot.names(name):
                 raise CheckpointError(
-                    f"{self.path / PREPROCESSOR}: rename_map: '{name}' was '{given}' where it was trained; say which "
+                    f"{self.path / PREPROCESSOR}: rename_map: '{name}' was '{given}' in training; say which "
                     f"camera of this robot it is, in {robot.path}: cameras: '{name}': name"
                 )
 
     # -- processors ---------------------------------------------------------------------------------------
 
     def check_steps(self, before: Sequence[str] = (NORMALIZER,)) -> None:
-        """That the preprocessor's steps are these, in this order, and the postprocessor's the inverse normalisation;
-        steps that change no value may stand anywhere between. Raises CheckpointError."""
+        """Check that the preprocessor has these steps, in this order, and the postprocessor the inverse normalisation;
+        steps that change no value may be anywhere between. Raises CheckpointError."""
         if self.processed:
             check_order(self.path / PREPROCESSOR, self.preprocessor, before)
             check_order(self.path / POSTPROCESSOR, self.postprocessor, (UNNORMALIZER,))
@@ -215,7 +215,7 @@ class LeRobotFolder:
         return normalization(feature.name, mode, size, statistics)
 
     def _buried(self, feature: PolicyFeature) -> Statistics:
-        """Statistics among the weights, as folders without processors have them."""
+        """Statistics among the weights, in folders without processors."""
         part = "unnormalize_outputs" if feature.kind == "ACTION" else "normalize_inputs"
         prefix = f"{part}.buffer_{feature.name.replace('.', '_')}."
         values = {name[len(prefix) :]: t for name, t in self.tensors.items() if name.startswith(prefix)}
@@ -223,7 +223,7 @@ class LeRobotFolder:
 
 
 def translate(source: Path, robot: Robot) -> Translated:
-    """A LeRobot folder of any type that is known. Raises CheckpointError."""
+    """A LeRobot folder of any known type. Raises CheckpointError."""
     kind = read_json(source / CONFIG).get("type")
     if not isinstance(kind, str) or kind not in TRANSLATORS:
         raise CheckpointError(f"{source / CONFIG}: type {kind!r} is not known; known: {', '.join(TRANSLATORS)}")

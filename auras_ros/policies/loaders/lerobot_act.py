@@ -1,7 +1,7 @@
 """LeRobot's `act` as our family of the same name (`policies.act`).
 
-The variational encoder is for training alone: its tensors are known and left where they are. Temporal ensembling is
-the actuator's (`seam: ensemble`), so a folder that was made for it loads with all of its chunk.
+The variational encoder is only for training: its tensors are known and ignored. Temporal ensembling is done by the
+actuator (`seam: ensemble`), so a folder that was made for it loads with its whole chunk.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KEYS = {
     "n_heads", "dim_feedforward", "feedforward_activation", "n_encoder_layers", "n_decoder_layers", "use_vae",
     "latent_dim", "temporal_ensemble_coeff",
 }  # fmt: skip
-IGNORED = {"n_vae_encoder_layers", "dropout", "kl_weight"}  # of the training
+IGNORED = {"n_vae_encoder_layers", "dropout", "kl_weight"}  # only for training
 VARIATIONAL = "model.vae_encoder"
 
 
@@ -31,7 +31,7 @@ def translate(folder: LeRobotFolder, robot: Robot) -> Translated:
     folder.known(KEYS, IGNORED)
     folder.check_steps()
     if not folder.cameras:
-        raise folder.refused("input_features: a policy without pictures is not supported")
+        raise folder.refused("input_features: a policy without images is not supported")
     manifest = _manifest(folder, robot)
     variational = folder.get("use_vae", (True, False))
 
@@ -75,7 +75,7 @@ def _backbone(folder: LeRobotFolder) -> dict[str, Any]:
 
 
 def _executed(folder: LeRobotFolder) -> int:
-    """How many of a chunk's actions are executed: all of them where chunks are averaged."""
+    """How many of a chunk's actions are executed: all of them if chunks are averaged."""
     _, count = executed(folder)
     coefficient = folder.get("temporal_ensemble_coeff")
     if coefficient is not None and type(coefficient) not in (int, float):
@@ -84,6 +84,6 @@ def _executed(folder: LeRobotFolder) -> int:
 
 
 def _source_of(name: str) -> str:
-    """LeRobot's name of a tensor of ours."""
+    """LeRobot's name of one of our tensors."""
     part, _, rest = name.partition(".")
     return f"model.{part}.{rest}" if re.match(r"layers\.|norm\.", rest) else f"model.{rest}"

@@ -1,8 +1,8 @@
 """LeRobot's `diffusion`: Diffusion Policy with a ResNet and the 1-D U-Net, as our family of the same name.
 
-The networks are those of `models.resnet` and `models.conditional_unet1d`. Two things are laid out in another way: the
-U-Net's condition has the state first and then the pictures, where ours has it last, so its columns change places; and
-the horizon begins at the oldest observation, so a chunk is the part of it that begins at the newest.
+The networks are those of `models.resnet` and `models.conditional_unet1d`. Two layouts differ. The U-Net's condition has
+the state first and then the images, ours has it last, so its columns change places. The horizon begins at the oldest
+observation, so a chunk is the part of it that begins at the newest.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ KEYS = {
     "num_train_timesteps", "beta_schedule", "prediction_type", "clip_sample", "clip_sample_range",
     "num_inference_steps",
 }  # fmt: skip
-LATER = {"resize_shape", "crop_ratio"}  # of a folder without them: nothing is resized
-IGNORED = {"beta_start", "beta_end", "do_mask_loss_for_padding"}  # squared cosine has no such betas
+LATER = {"resize_shape", "crop_ratio"}  # without them nothing is resized
+IGNORED = {"beta_start", "beta_end", "do_mask_loss_for_padding"}  # squared cosine does not use the betas
 SCHEDULERS = {"DDPM": "ddpm", "DDIM": "ddim"}
 
 
@@ -46,14 +46,14 @@ def translate(folder: LeRobotFolder, robot: Robot) -> Translated:
     folder.known(KEYS, IGNORED, LATER)
     folder.check_steps()
     if not folder.cameras or folder.state is None:
-        raise folder.refused("input_features: a policy without pictures or state is not supported")
+        raise folder.refused("input_features: a policy without images or state is not supported")
     crop = _crop(folder)
     manifest = _manifest(folder, robot, crop)
     tensors = {name.replace("_orig_mod.", ""): tensor for name, tensor in folder.tensors.items()}  # of torch.compile
     _check_grids(folder, tensors, crop or folder.cameras[0].shape[1:])
     named, origin = renamed(wanted(manifest, folder.file), tensors, folder.weights, _source_of, _is_ignored)
     states, features = folder.state.shape[0], manifest["encoder"]["features"] * len(folder.cameras)
-    columns = [*range(states, states + features), *range(states)]  # theirs is the state, then the pictures
+    columns = [*range(states, states + features), *range(states)]  # theirs is the state, then the images
     reorder(named, manifest["network"], manifest["observation"]["history"], columns)
     return Translated(manifest, named, origin)
 
@@ -114,7 +114,7 @@ def _network(folder: LeRobotFolder) -> dict[str, Any]:
 
 
 def _plans(folder: LeRobotFolder) -> dict[str, dict[str, Any]]:
-    """The reference's own sampling alone, its name telling sampler and steps."""
+    """Only the reference's own sampling; the plan's name gives sampler and steps."""
     folder.get("beta_schedule", ("squaredcos_cap_v2",))
     sampler = SCHEDULERS[folder.get("noise_scheduler_type", tuple(SCHEDULERS))]
     given = folder.config.get("num_inference_steps") is not None
@@ -128,29 +128,29 @@ def _plans(folder: LeRobotFolder) -> dict[str, dict[str, Any]]:
 
 
 def _crop(folder: LeRobotFolder) -> tuple[int, int] | None:
-    """What of a picture the network sees, (height, width); None for all of it."""
+    """The part of an image that the network sees, (height, width); None for all of it."""
     sizes = {feature.shape for feature in folder.cameras}
     if len(sizes) > 1:
-        raise folder.refused(f"input_features: pictures of different sizes: {sorted(sizes)}")
+        raise folder.refused(f"input_features: images of different sizes: {sorted(sizes)}")
     size, resize, crop = folder.cameras[0].shape[1:], folder.pair("resize_shape"), folder.pair("crop_shape")
     if resize is not None and resize != size:
         raise folder.refused(
-            f"resize_shape: {list(resize)} is not supported for pictures of {list(size)}: the "
+            f"resize_shape: {list(resize)} is not supported for images of {list(size)}: the "
             f"reference resizes normalised values with antialiasing"
         )
     ratio = folder.config.get("crop_ratio", 1.0)
     if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 < ratio <= 1:
-        raise folder.refused(f"crop_ratio: {ratio!r} is not a share of a picture, above 0 up to 1")
-    if resize is not None:  # the reference then takes the crop from the ratio, whatever crop_shape says
+        raise folder.refused(f"crop_ratio: {ratio!r} is not a share of an image, above 0 up to 1")
+    if resize is not None:  # the reference then takes the crop from the ratio, not from crop_shape
         crop = None if ratio == 1 else (max(1, int(size[0] * ratio)), max(1, int(size[1] * ratio)))
     if crop is not None and (crop[0] > size[0] or crop[1] > size[1]):
-        raise folder.refused(f"crop_shape: {list(crop)} does not fit in pictures of {list(size)}")
+        raise folder.refused(f"crop_shape: {list(crop)} does not fit in images of {list(size)}")
     return crop
 
 
 def _check_grids(folder: LeRobotFolder, tensors: Mapping[str, Tensor], size: tuple[int, ...]) -> None:
-    """The places that keypoints are counted in are stored: they tell the size of pictures that the network knew, as
-    coarsely as the ResNet sees them: a size of as many places is not told from the true one."""
+    """Check the stored grid of keypoint places. It gives the image size of training, as coarsely as the ResNet: sizes
+    with the same grid cannot be told apart."""
     height, width = (-(-side // STRIDE) for side in size)
     rows, columns = (torch.linspace(-1, 1, side, dtype=torch.float64) for side in (height, width))
     grid = torch.stack([columns.repeat(height), rows.repeat_interleave(width)], -1)
@@ -159,13 +159,13 @@ def _check_grids(folder: LeRobotFolder, tensors: Mapping[str, Tensor], size: tup
             tensor.shape == grid.shape and torch.allclose(tensor.double(), grid, rtol=0, atol=1e-5)
         ):
             raise CheckpointError(
-                f"{folder.weights}: tensor '{name}' is not the grid of {height} x {width} places that pictures of "
+                f"{folder.weights}: tensor '{name}' is not the grid of {height} x {width} places that images of "
                 f"{size[0]} x {size[1]} have"
             )
 
 
 def _source_of(name: str) -> str:
-    """LeRobot's name of a tensor of ours."""
+    """LeRobot's name of one of our tensors."""
     part, _, rest = name.partition(".")
     if part == "network":
         rest = re.sub(r"\.blocks\.([01])\.block\.", lambda at: f".conv{int(at[1]) + 1}.block.", rest)
@@ -178,5 +178,5 @@ def _source_of(name: str) -> str:
 
 
 def _is_ignored(source: str) -> bool:
-    """What is computed here, or counts batches of the training."""
+    """Tensors that are computed here, or count batches of the training."""
     return source.endswith((GRID, "num_batches_tracked")) or source.startswith(BURIED)

@@ -1,4 +1,4 @@
-"""The features of a LeRobot config.json, and the steps of its processors' files. Reads; decides nothing."""
+"""The features of a LeRobot config.json, and the steps of its processors' files. It reads and decides nothing."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class ProcessorStep:
     name: str
     config: Mapping[str, Any]
     state: Mapping[str, Tensor]
-    file: Path  # where its state, or else it itself, stands
-    said: Path  # where it itself stands
+    file: Path  # of its state, or of the step itself if it has none
+    said: Path  # of the step itself
 
 
 def read_features(config: Mapping[str, Any], key: str, file: Path) -> tuple[PolicyFeature, ...]:
@@ -40,8 +40,7 @@ def read_features(config: Mapping[str, Any], key: str, file: Path) -> tuple[Poli
     raw = config.get(key)
     if not isinstance(raw, dict) or not raw:
         raise CheckpointError(
-            f"{file}: {key}: expected an object of features; a folder older than that is brought up to date by "
-            f"LeRobot's own migration"
+            f"{file}: {key}: expected an object of features; update an older folder with LeRobot's own migration"
         )
     features = []
     for name, told in raw.items():

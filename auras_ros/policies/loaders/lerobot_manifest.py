@@ -20,7 +20,7 @@ COLORS = 3
 
 
 def manifest(folder: LeRobotFolder, robot: Robot, kind: str, **more: Any) -> dict[str, Any]:
-    """A manifest of ours; what is not given in `more` is the folder's and the robot's. Raises CheckpointError."""
+    """Our manifest; keys that are not in `more` come from the folder and the robot. Raises CheckpointError."""
     common = {
         "format": FORMAT,
         "name": folder.path.resolve().name,
@@ -51,8 +51,8 @@ def camera(
 ) -> CameraSpec:
     """A camera whose pixels go from 0..1 through the folder's normalisation.
 
-    Frames of another size than the policy was trained with are resized to that first. crop: the centre, (height,
-    width), where torchvision's CenterCrop has it. Raises CheckpointError.
+    Images of another size than in training are resized to that first. crop: the centre, (height, width), at the place
+    of torchvision's CenterCrop. Raises CheckpointError.
     """
     _, height, width = feature.shape
     found, real = folder.normalization(feature, COLORS), robot.camera(feature.name, height, width)

@@ -1,8 +1,8 @@
 """LeRobot's `pi0` and `pi05` (0.4.4): PaliGemma with an action expert, as our family `flow`.
 
-Their config.json names sizes ("gemma_2b") instead of giving them; GEMMAS has what the names mean. An empty camera is a
-picture that is masked and counts in no position: it is left out. A picture of another size keeps its aspect ratio and
-is padded before it goes from 0..1 to -1..1, so what LeRobot pads with -1 arrives as -3; it was trained so.
+Their config.json names sizes ("gemma_2b") instead of giving them; GEMMAS has the sizes. An empty camera is an image
+that is masked and counts in no position: it is left out. An image of another size keeps its aspect ratio and is padded
+before it goes from 0..1 to -1..1, so LeRobot's padding of -1 becomes -3; it was trained so.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ IGNORED = {
     "scheduler_decay_steps", "scheduler_decay_lr",
 }  # fmt: skip
 LATER = {"rtc_config"}
-STEPS = {  # the state that pi0.5 spells out is normalised
+STEPS = {  # pi0.5 writes the normalised state into its prompt
     "pi0": ("pi0_new_line_processor", prompts.TOKENIZE, NORMALIZER),
     "pi05": (NORMALIZER, "pi05_prepare_state_tokenizer_processor_step", prompts.TOKENIZE),
 }
-PADDED = -3.0  # -1 of a picture that is 0 to 1, times 2, less 1
-MODEL = "model."  # openpi's own folders are without it
+PADDED = -3.0  # -1 of an image that is 0 to 1, times 2, minus 1
+MODEL = "model."  # openpi's own folders do not have it
 LARGE, SMALL = f"{MODEL}paligemma_with_expert.paligemma.", f"{MODEL}paligemma_with_expert.gemma_expert."
 TOWER = f"{LARGE}model.vision_tower.vision_model."
 WORDS, HEAD = f"{LARGE}model.language_model.embed_tokens.weight", f"{LARGE}lm_head.weight"
@@ -90,8 +90,8 @@ def _side(folder: LeRobotFolder) -> int:
 
 
 def shared_words(tensors: dict[str, Tensor], words: str, head: str, folder: LeRobotFolder) -> dict[str, Tensor]:
-    """With the embedding under its own name: it is the head too, and stored once, under the head's. Raises
-    CheckpointError where both stand there and differ."""
+    """The tensors with the embedding under its own name: it is also the head, and stored once, under the head's name.
+    Raises CheckpointError if both exist and differ."""
     if words not in tensors and head in tensors:
         return {**tensors, words: tensors[head]}
     if words in tensors and head in tensors and not torch.equal(tensors[words], tensors[head]):
@@ -103,13 +103,13 @@ def shared_words(tensors: dict[str, Tensor], words: str, head: str, folder: LeRo
 
 
 def _present_name(name: str, kind: str) -> str:
-    """Openpi's names of the time's layers in either kind's (as LeRobot itself takes them)."""
+    """openpi's names of the time layers, renamed for either kind (as in LeRobot itself)."""
     given, own = ("time_mlp_", "action_time_mlp_") if kind == "pi0" else ("action_time_mlp_", "time_mlp_")
     return MODEL + own + name.removeprefix(MODEL + given) if name.startswith(MODEL + given) else name
 
 
 def _source_of(name: str) -> str:
-    """LeRobot's name of a tensor of ours."""
+    """LeRobot's name of one of our tensors."""
     part, _, rest = name.removeprefix("prefix.model.").partition(".")
     if part == "vision":
         return TOWER + siglip_name(rest)
@@ -122,7 +122,7 @@ def _source_of(name: str) -> str:
 
 
 def _is_ignored(name: str) -> bool:
-    """Heads over words: nobody asks for the next one."""
+    """Heads over words: no next word is predicted."""
     return name in (HEAD, f"{SMALL}lm_head.weight", f"{SMALL}model.embed_tokens.weight")
 
 
@@ -130,13 +130,13 @@ def _is_ignored(name: str) -> bool:
 
 
 def _language(folder: LeRobotFolder, robot: Robot, kind: str, states: int) -> dict[str, Any]:
-    """The manifest's keys of the prompt; of pi0.5 with the numbers. Raises CheckpointError."""
+    """The manifest's keys of the prompt; for pi0.5 with the numbers. Raises CheckpointError."""
     limit = folder.count("tokenizer_max_length")
     encode = prompts.encoder(folder)
     if kind == "pi0":
         return prompts.prompt_keys(folder, robot, encode, f"{INSTRUCTION}\n", limit)
     template, text = f"Task: {INSTRUCTION}, State:", prompts.instruction(robot, folder.path)
-    told = PromptTemplate((0,), text, template, plain=True).told(text)
+    told = PromptTemplate((0,), text, template, plain=True).formatted(text)
     numbers, after = prompts.spelling(folder, encode, told, states)
     room = limit - states * max(map(len, numbers)) - len(after)
     return {

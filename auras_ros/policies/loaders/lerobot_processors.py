@@ -1,7 +1,7 @@
-"""What the steps of a LeRobot processor may be: which, in what order, and that their settings agree with config.json.
+"""Checks the steps of a LeRobot processor: which, in what order, and that their settings agree with config.json.
 
-A step that is missing, moved or told something else would be done here as if it were not, and the network would see
-other numbers than it was trained on. Checks; reads no file and changes nothing.
+If a step is missing, moved or set differently, the network would see other numbers than in training. This module reads
+no file and changes nothing.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.policies.loaders.lerobot_files import PolicyFeature, ProcessorStep
 
 RENAME, DEVICE = "rename_observations_processor", "device_processor"
-HARMLESS = {RENAME, "to_batch_processor", DEVICE}  # no value is changed, wherever they stand
+HARMLESS = {RENAME, "to_batch_processor", DEVICE}  # they change no value, at any place
 
 
 def check_order(file: Path, steps: Sequence[ProcessorStep], wanted: Sequence[str]) -> None:
-    """That the steps are those of `wanted`, each once, in this order, with harmless ones anywhere between. Raises
+    """Check that the steps are those of `wanted`, each once, in this order, with harmless ones anywhere between. Raises
     CheckpointError."""
     order = ", ".join(wanted)
     for step in steps:
@@ -30,13 +30,13 @@ def check_order(file: Path, steps: Sequence[ProcessorStep], wanted: Sequence[str
         if name not in found:
             raise CheckpointError(f"{file}: step '{name}' is missing; expected, in this order: {order}")
         if found.count(name) > 1:
-            raise CheckpointError(f"{file}: step '{name}' stands there more than once")
+            raise CheckpointError(f"{file}: step '{name}' is given more than once")
     if found != list(wanted):
         raise CheckpointError(f"{file}: steps {', '.join(found)}; expected, in this order: {order}")
 
 
 def check_harmless(steps: Iterable[ProcessorStep]) -> dict[str, str]:
-    """That the steps of HARMLESS change no value. Gives what they rename: feature -> its name before. Raises
+    """Check that the steps of HARMLESS change no value. Returns their renames: feature -> its name before. Raises
     CheckpointError."""
     renamed: dict[str, str] = {}
     for step in steps:
@@ -45,23 +45,22 @@ def check_harmless(steps: Iterable[ProcessorStep]) -> dict[str, str]:
         if step.name == RENAME:
             names = step.config.get("rename_map", {})
             if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
-                raise CheckpointError(f"{step.said}: step '{step.name}': rename_map: {names!r} is not names by names")
+                raise CheckpointError(f"{step.said}: step '{step.name}': rename_map: {names!r} is not a map of names")
             renamed.update({feature: given for given, feature in names.items()})
     return renamed
 
 
 def mode_of(feature: PolicyFeature, config: Mapping[str, Any], key: str, file: Path) -> str:
-    """The normalisation of a kind of feature, as it is written; that there is none must be written too. Raises
-    CheckpointError."""
+    """The normalisation of a kind of feature; if there is none, that must be written too. Raises CheckpointError."""
     modes = config.get(key)
     if not isinstance(modes, dict) or not isinstance(modes.get(feature.kind), str):
-        raise CheckpointError(f"{file}: {key}: '{feature.kind}' is missing; where nothing is normalised it is IDENTITY")
+        raise CheckpointError(f"{file}: {key}: '{feature.kind}' is missing; without normalisation it is IDENTITY")
     return str(modes[feature.kind])
 
 
 def check_listed(feature: PolicyFeature, step: ProcessorStep, mode: str, config: Path) -> None:
-    """That the step's own list has the feature, and of the kind that it has in `config`: one that it lacks, the
-    reference leaves as it is. Actions it takes in any case. Raises CheckpointError."""
+    """Check that the step's own list has the feature, with the kind that it has in `config`: the reference does not
+    normalise a feature that is not listed. Actions are always normalised. Raises CheckpointError."""
     listed = step.config.get("features")
     told = listed.get(feature.name) if isinstance(listed, dict) else None
     where = f"{step.said}: step '{step.name}': features"

@@ -1,8 +1,8 @@
 """LeRobot's `smolvla` (0.4.4): SmolVLM2's first layers with an action expert, as our family `flow`.
 
-Its config.json names the vision-language model; VLMS has what the name means. What is masked in the reference (empty
-cameras, padded prompts, a padded prefix) counts in no position and is left out; of an empty camera the tokens around
-the picture stay, because the reference does not mask those.
+Its config.json names the vision-language model; VLMS has its sizes. What the reference masks (empty cameras, padded
+prompts, a padded prefix) counts in no position and is left out. For an empty camera the tokens around the image stay,
+because the reference does not mask those.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from auras_ros.policies.prompt import INSTRUCTION
 
 @dataclass(frozen=True)
 class Vlm:
-    """What the name of a vision-language model means. language: with all its layers."""
+    """The sizes behind the name of a vision-language model. language: with all its layers."""
 
     vision: VitConfig
     language: LlamaConfig
@@ -52,11 +52,11 @@ IGNORED = {
 }  # fmt: skip
 LATER = {"rtc_config"}
 STEPS = ("smolvla_new_line_processor", prompts.TOKENIZE, NORMALIZER)
-PADDED = -1.0  # 0 of a picture that is 0 to 1, times 2, less 1
+PADDED = -1.0  # 0 of an image that is 0 to 1, times 2, minus 1
 AROUND = ("<fake_token_around_image>", "<global-img>")
 VLM, EXPERT = "model.vlm_with_expert.vlm.", "model.vlm_with_expert.lm_expert."
 TOWER, WORDS, HEAD = f"{VLM}model.vision_model.", f"{VLM}model.text_model.embed_tokens.weight", f"{VLM}lm_head.weight"
-HIDDEN_MULTIPLE = 256  # that the expert's hidden width is rounded up to
+HIDDEN_MULTIPLE = 256  # the expert's hidden width is rounded up to a multiple of it
 
 
 def translate(folder: LeRobotFolder, robot: Robot) -> Translated:
@@ -66,7 +66,7 @@ def translate(folder: LeRobotFolder, robot: Robot) -> Translated:
     prompts.check_step(folder)
     manifest = _manifest(folder, robot)
     tensors = {name: tensor for name, tensor in folder.tensors.items() if not name.startswith(BURIED)}
-    if WORDS not in tensors and HEAD in tensors:  # where they are one, they are stored under the head's name
+    if WORDS not in tensors and HEAD in tensors:  # if they are one, it is stored under the head's name
         tensors[WORDS] = tensors[HEAD]
     return translated(folder, manifest, tensors, TOWER, _source_of, lambda name: name == HEAD)
 
@@ -96,10 +96,10 @@ def _manifest(folder: LeRobotFolder, robot: Robot) -> dict[str, Any]:
 
 
 def _decoders(folder: LeRobotFolder, vlm: Vlm) -> dict[str, Any]:
-    """Sizes of the language model as cut off, of the expert, and which of its layers see the actions."""
+    """Sizes of the truncated language model and of the expert, and which of its layers see the actions."""
     asked, share = folder.get("num_vlm_layers"), folder.get("expert_width_multiplier")
     if type(asked) is not int or not isinstance(share, int | float) or not share > 0:
-        raise folder.refused(f"num_vlm_layers {asked!r} or expert_width_multiplier {share!r}: no size")
+        raise folder.refused(f"num_vlm_layers {asked!r} or expert_width_multiplier {share!r}: not a size")
     layers = min(asked, vlm.language.layers) if asked > 0 else vlm.language.layers
     if folder.get("num_expert_layers") not in (-1, 0, layers):
         raise folder.refused(
@@ -117,28 +117,28 @@ def _decoders(folder: LeRobotFolder, vlm: Vlm) -> dict[str, Any]:
 
 
 def expert_hidden(width: int) -> int:
-    """Four times two thirds of the width, cut off at each step, and rounded up."""
+    """Four times two thirds of the width, truncated at each step, and rounded up."""
     return -(-4 * int(2 * width / 3) // HIDDEN_MULTIPLE) * HIDDEN_MULTIPLE
 
 
 def _pictures(folder: LeRobotFolder) -> dict[str, Any]:
-    """Tokens around pictures, and how many pictures are not there. Raises CheckpointError."""
+    """Tokens around images, and how many images are empty. Raises CheckpointError."""
     empty = sum(EMPTY.fullmatch(feature.name) is not None for feature in folder.cameras)
     if empty != folder.get("empty_cameras"):
         told = folder.config.get("empty_cameras")
         raise folder.refused(f"empty_cameras: {told!r}, but input_features has {empty}")
     if not folder.get("add_image_special_tokens", (False, True)):
         return {"around": [[], []], "empty": 0}
-    prompts.encoder(folder)  # that there is one
+    prompts.encoder(folder)  # raises if there is none
     path = folder.path / TOKENIZER
     ids = [read_tokenizer(path).token_to_id(token) for token in AROUND]
     if None in ids:
-        raise CheckpointError(f"{path}: token '{AROUND[ids.index(None)]}', which stands around pictures, is missing")
+        raise CheckpointError(f"{path}: token '{AROUND[ids.index(None)]}', which stands around images, is missing")
     return {"around": [ids, ids[:1]], "empty": empty}
 
 
 def _source_of(name: str) -> str:
-    """LeRobot's name of a tensor of ours."""
+    """LeRobot's name of one of our tensors."""
     part, _, rest = name.removeprefix("prefix.model.").partition(".")
     places: Mapping[str, str] = {"language": f"{VLM}model.text_model.", "state_proj": "model.state_proj."}
     if part in places:

@@ -1,7 +1,7 @@
-"""What LeRobot's types with a vision-language model have in common: their pictures, SigLIP's names, the chunk.
+"""What LeRobot's types with a vision-language model have in common: their images, SigLIP's names, the chunk.
 
-An empty camera is a picture that the reference masks and counts in no position: it is left out. This module knows no
-model.
+An empty camera is an image that the reference masks and that counts in no position: it is left out. This module knows
+no model.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ HALF = (0.5, 0.5, 0.5)
 
 
 def check_fixed(folder: LeRobotFolder) -> None:
-    """What is built here with one value alone, in all of these types. Raises CheckpointError by the key."""
+    """Check keys of which all these types support only one value. Raises CheckpointError, naming the key."""
     for key, supported in {"n_obs_steps": 1, "rtc_config": None, "min_period": 0.004, "max_period": 4.0}.items():
         folder.get(key, (supported,))
 
 
 def pictures(folder: LeRobotFolder, robot: Robot, side: int, pad: Pad) -> tuple[CameraSpec, ...]:
-    """The cameras that there are, whose pictures are brought to a square, with their aspect ratio, and to -1..1. Raises
-    CheckpointError where there are none, where the statistics change them, or where there is no state beside them."""
+    """The cameras, whose images are resized to a square, with their aspect ratio, and scaled to -1..1. Raises
+    CheckpointError if there are none, if the statistics change them, or if there is no state."""
     if folder.state is None:
         raise folder.refused("input_features: a policy without a state is not supported")
     for feature in folder.cameras:
@@ -41,7 +41,7 @@ def pictures(folder: LeRobotFolder, robot: Robot, side: int, pad: Pad) -> tuple[
             raise folder.refused(f"'{feature.name}' is normalised by statistics; expected IDENTITY")
     found = [feature for feature in folder.cameras if not EMPTY.fullmatch(feature.name)]
     if not found:
-        raise folder.refused("input_features: a policy without pictures is not supported")
+        raise folder.refused("input_features: a policy without images is not supported")
     return tuple(_camera(folder, robot, feature, side, pad) for feature in found)
 
 
@@ -78,7 +78,7 @@ def translated(
     source_of: Callable[[str], str],
     is_ignored: Callable[[str], bool],
 ) -> Translated:
-    """As `renamed`. tower: what stands before the names of SigLIP's tensors."""
+    """Like `renamed`. tower: the prefix of SigLIP's tensor names."""
     tensors = joined_attention(tensors, f"{tower}encoder.layers.")
     named, origin = renamed(wanted(manifest, folder.file), tensors, folder.weights, source_of, is_ignored)
     positions = "prefix.model.vision.pos_embed"
@@ -87,7 +87,7 @@ def translated(
 
 
 def executed(folder: LeRobotFolder) -> list[int]:
-    """Which of the predicted actions are a chunk: as many as the library executes of one."""
+    """Which of the predicted actions are a chunk: as many as the library executes."""
     horizon, count = folder.count("chunk_size"), folder.count("n_action_steps")
     if count > horizon:
         raise folder.refused(f"n_action_steps: {count} is more than chunk_size, {horizon}")
@@ -95,7 +95,7 @@ def executed(folder: LeRobotFolder) -> list[int]:
 
 
 def joined_attention(tensors: dict[str, Tensor], layers: str) -> dict[str, Tensor]:
-    """With the three projections of each vision layer as one, `qkv`, where all three are there and fit together."""
+    """With the three projections of each vision layer as one, `qkv`, if all three exist and fit together."""
     made = dict(tensors)
     for name in tensors:
         if not name.startswith(layers) or ".self_attn.q_proj." not in name:

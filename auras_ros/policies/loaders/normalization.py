@@ -1,8 +1,8 @@
-"""Normalisation as LeRobot's processors do it, as the linear maps that our manifest knows.
+"""Normalisation of LeRobot's processors, as the linear maps that our manifest knows.
 
 min_max: 2 (x - min) / (max - min) - 1; quantiles are the same with their bounds; mean_std: (x - mean) / (std + eps),
-and back x * std + mean. A statistic that is missing, not finite, or leaves no range is refused by name: the reference
-goes on with an epsilon or without normalising, and a robot would be told nonsense.
+and back x * std + mean. A statistic that is missing, not finite, or without a range is refused by name: the reference
+continues with an epsilon or without normalising, and a robot would get nonsense.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Statistics:
 
 @dataclass(frozen=True)
 class FeatureNormalization:
-    """kind: none, min_max or mean_std. first, second: min and max, or mean and std, in physical units. eps is what is
-    added to std where values come in."""
+    """kind: none, min_max or mean_std. first, second: min and max, or mean and std, in physical units. eps is added to
+    std for inputs."""
 
     kind: str
     first: Numbers = ()
@@ -47,7 +47,7 @@ class FeatureNormalization:
 
     @property
     def divisor(self) -> Numbers:
-        """What (x - mean) is divided by."""
+        """The divisor of (x - mean)."""
         return tuple(std + self.eps for std in self.second)
 
     def center_and_scale(self) -> tuple[Numbers, Numbers]:

@@ -1,7 +1,7 @@
-"""Opens a checkpoint's folder, whoever wrote it: ours, LeRobot's, or Hugging Face's OpenVLA.
+"""Opens a checkpoint folder of any known kind: ours, LeRobot's, or Hugging Face's OpenVLA.
 
-What it is, its own files say; nothing is tried out. A foreign folder needs a robot.json beside its files, and has no
-golden sample. This module knows no format itself.
+The folder's own files name its kind; nothing is tried out. A foreign folder needs a robot.json beside its files, and
+has no golden sample. This module knows no format itself.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ Translator = Callable[[Path, Robot], Translated]
 
 
 def load(folder: Path, dtype: str = "float32", device: str = "cpu") -> Checkpoint:
-    """A checkpoint of any kind that is known. dtype, device: see `dtype.runtime_dtype`. Raises CheckpointError,
-    naming the file and the thing."""
+    """A checkpoint of any known kind. dtype, device: see `dtype.runtime_dtype`. Raises CheckpointError, naming the file
+    and what is wrong."""
     if (folder / MANIFEST).is_file():
         return checkpoint.load(folder, dtype, device)
     if pickled := _pickled(folder):
@@ -44,14 +44,14 @@ def load(folder: Path, dtype: str = "float32", device: str = "cpu") -> Checkpoin
 
 
 def translate(source: Path, robot: Robot, read: Translator | None = None) -> Translated:
-    """The folder (or .ckpt file) in our terms, on this robot, with the plans that it adds. Raises CheckpointError."""
+    """The folder (or .ckpt file) in our terms, for this robot, with the robot's own plans. Raises CheckpointError."""
     made = (read or translator(source))(source, robot)
     plans = {**made.manifest["plans"], **{name: dict(settings) for name, settings in robot.plans.items()}}
     return replace(made, manifest={**made.manifest, "plans": plans, "name": robot.name or made.manifest["name"]})
 
 
 def translator(source: Path) -> Translator:
-    """Who reads this source. Raises CheckpointError where nobody does."""
+    """The loader for this source. Raises CheckpointError if there is none."""
     if source.is_file() and source.suffix == PICKLED:
         from auras_ros.policies.loaders.ckpt import translate as read_pickle
 
@@ -66,13 +66,13 @@ def translator(source: Path) -> Translator:
 
         return read_lerobot
     raise CheckpointError(
-        f"{source}: no checkpoint: looked for {MANIFEST} (ours), and for {CONFIG} with a 'type' (LeRobot) or with "
+        f"{source}: not a checkpoint: looked for {MANIFEST} (ours), and for {CONFIG} with a 'type' (LeRobot) or with "
         f"model_type 'openvla' (Hugging Face)"
     )
 
 
 def _pickled(source: Path) -> Path | None:
-    """The .ckpt that the source is, or holds where it is nothing else."""
+    """The source if it is a .ckpt, or the .ckpt in it if it has no config.json."""
     if source.is_file():
         return source if source.suffix == PICKLED else None
     return None if (source / CONFIG).is_file() else next(iter(sorted(source.glob(f"*{PICKLED}"))), None)

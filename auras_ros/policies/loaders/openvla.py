@@ -1,8 +1,7 @@
 """Hugging Face folders of OpenVLA (Kim et al. 2024): config.json, safetensors in shards, statistics, tokenizer.
 
-The folder's code is not read; what it does is in `models.openvla`, `checkpoints.hf_config` and here: which statistics
-undo the normalisation, what the processor makes of a picture, what the prompt looks like. A folder that asks for
-something else is refused by name.
+The folder's code is not read. What it does is in `models.openvla`, `checkpoints.hf_config` and here: which statistics
+undo the normalisation, how the processor changes an image, the form of the prompt. Other settings are refused by name.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.loaders.translated import Translated, wanted
 
 CONFIG, STATISTICS = "config.json", "dataset_statistics.json"
-BOS = 1  # Llama's, where `text_config` does not say
+BOS = 1  # Llama's, if `text_config` has none
 KINDS = (ChannelKind.DELTA_PREVIOUS, ChannelKind.DELTA_ORIGIN, ChannelKind.VELOCITY)
 SET_POINTS = (ChannelKind.GRIPPER, ChannelKind.ABSOLUTE)
-MODULE = "prefix.model."  # where our family has the model
+MODULE = "prefix.model."  # the model's place in our family
 ARCHITECTURES = ("no-align+fused-gelu-mlp",)
 OTHER_HEADS = ("action_head*", "noisy_action_projector*", "proprio_projector*")  # OpenVLA-OFT's, beside the same model
 KEYS = {"zoom", "prompt_ids", "prompt_limit"}  # of robot.json's `openvla`
 
 
 def translate(source: Path, robot: Robot) -> Translated:
-    """The folder in our terms, on this robot. Raises CheckpointError."""
+    """The folder in our terms, for this robot. Raises CheckpointError."""
     file = source / CONFIG
     values = read_json(file)
     _check(source, values, robot)
@@ -81,7 +80,7 @@ def translate(source: Path, robot: Robot) -> Translated:
 
 
 def _names(shards: Shards, config: OpenVlaConfig) -> dict[str, str]:
-    """Our name -> the folder's, without tensors that are of no use here. Raises CheckpointError."""
+    """Our name -> the folder's, without tensors that are not needed. Raises CheckpointError."""
     rule, found = openvla_rule(config), dict[str, str]()
     for name in shards:
         try:
@@ -92,7 +91,7 @@ def _names(shards: Shards, config: OpenVlaConfig) -> dict[str, str]:
             continue
         ours = MODULE + place
         if ours in found:
-            raise CheckpointError(f"{shards.origin(name)} is '{found[ours]}' once more, under another name")
+            raise CheckpointError(f"{shards.origin(name)} repeats '{found[ours]}' under another name")
         found[ours] = name
     return found
 
@@ -108,7 +107,7 @@ def _published(name: str) -> str:
 
 
 def _check(source: Path, values: Mapping[str, Any], robot: Robot) -> None:
-    """What has no place in the networks' configuration."""
+    """Check settings that are not in the networks' configuration."""
     file = source / CONFIG
     if values.get("n_action_bins", BINS) != BINS:
         raise CheckpointError(f"{file}: n_action_bins: {values['n_action_bins']!r} is not supported; expected {BINS}")
@@ -124,8 +123,8 @@ def _check(source: Path, values: Mapping[str, Any], robot: Robot) -> None:
 
 
 def _check_kinds(found: ActionStatistics, robot: Robot) -> None:
-    """That the contract says what OpenVLA's actions are: how far to move, and a set point of the gripper, which is what
-    the statistics' mask leaves as it is. Raises CheckpointError by the channel's name."""
+    """Check that the contract has the kinds of OpenVLA's actions: relative motion, and a set point of the gripper,
+    which the statistics' mask excludes. Raises CheckpointError, naming the channel."""
     for channel, normalised in zip(robot.contract.channels, found.mask, strict=True):
         supported = (*KINDS, ChannelKind.GRIPPER) if normalised else SET_POINTS
         if channel.kind not in supported:
@@ -138,16 +137,16 @@ def _check_kinds(found: ActionStatistics, robot: Robot) -> None:
 
 
 def _range(found: ActionStatistics) -> tuple[list[float], list[float]]:
-    """What -1 and 1 of each action mean; itself where it was not normalised."""
+    """What -1 and 1 of each action mean; -1 and 1 if it was not normalised."""
     lower = [low if normalised else -1.0 for low, normalised in zip(found.q01, found.mask, strict=True)]
     upper = [high if normalised else 1.0 for high, normalised in zip(found.q99, found.mask, strict=True)]
     return lower, upper
 
 
 def _statistics(source: Path, values: Mapping[str, Any], robot: Robot) -> ActionStatistics:
-    """Of the data set that is chosen. Raises CheckpointError."""
+    """The statistics of the chosen data set. Raises CheckpointError."""
     file, sets = source / CONFIG, values.get("norm_stats")
-    if (source / STATISTICS).is_file():  # of the fine-tuning, and its alone
+    if (source / STATISTICS).is_file():  # only those of the fine-tuning
         file = source / STATISTICS
         sets = read_json(file)
     if not isinstance(sets, dict) or not sets:

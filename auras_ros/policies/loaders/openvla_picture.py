@@ -1,9 +1,9 @@
-"""What OpenVLA's processor makes of a picture, as a camera of our manifest: resize, crop, two normalisations.
+"""OpenVLA's image processor as a camera of our manifest: resize, crop, two normalisations.
 
-Its settings stand in preprocessor_config.json; a folder without one has those that OpenVLA was published with. What the
-processor has worked out and written there (`tvf_...`) is what it applies when it is read again, so that decides: the
-published statistics are rounded to bfloat16. The crop that evaluations of fine-tuned models take (0.9 of the area)
-stands in no file: robot.json says it.
+Its settings are in preprocessor_config.json; a folder without one has OpenVLA's published settings. The processor
+writes derived values there (`tvf_...`) and applies those when it is read again, so they decide: the published
+statistics are rounded to bfloat16. The crop in evaluations of fine-tuned models (0.9 of the area) is in no file:
+robot.json gives it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BICUBIC = 3  # Pillow's number
 
 
 def camera(source: Path, config: Mapping[str, Any], px: int, robot: Robot) -> dict[str, Any]:
-    """`observation.cameras[0]` of the manifest. px: of a picture's side, as the networks take it."""
+    """`observation.cameras[0]` of the manifest. px: side of the networks' input image."""
     file = source / FILE
     values = read_json(file) if file.is_file() else {}
     strategy = values.get("image_resize_strategy", config.get("image_resize_strategy", "letterbox"))
@@ -50,7 +50,7 @@ def camera(source: Path, config: Mapping[str, Any], px: int, robot: Robot) -> di
 
 
 def _check(values: Mapping[str, Any], px: int, strategy: Any, file: Path) -> None:
-    """Of preprocessor_config.json, what can be done in one way alone."""
+    """Check values of preprocessor_config.json of which only one is supported."""
     for key, supported in (
         ("use_fused_vision_backbone", True),
         ("interpolations", ["bicubic", "bicubic"]),
@@ -65,8 +65,8 @@ def _check(values: Mapping[str, Any], px: int, strategy: Any, file: Path) -> Non
 
 
 def _check_resizes(resizes: Any, px: int, strategy: Any, file: Path) -> None:
-    """What the processor resizes each encoder's picture to: the square, as two sides; by its shorter side, as one
-    number, where the middle is cut out; either where it is square already. Always bicubic with antialiasing."""
+    """Check the size to which each encoder's image is resized: the square, as two sides; by its shorter side, as one
+    number, if the middle is cut out; either if it is square already. Always bicubic with antialiasing."""
     sizes: Any = {"resize-naive": [[px, px]], "resize-crop": [px, [px]]}.get(str(strategy), [[px, px], px])
     if not isinstance(resizes, list) or len(resizes) != 2 or not all(isinstance(each, dict) for each in resizes):
         raise CheckpointError(f"{file}: tvf_resize_params: {resizes!r} is not a list of two objects")
@@ -108,7 +108,7 @@ def _rules(values: Mapping[str, Any], file: Path) -> list[dict[str, Any]]:
 
 
 def zoom(robot: Robot) -> float | None:
-    """The share of the picture's area that is looked at. Raises CheckpointError."""
+    """The share of the image's area that is used. Raises CheckpointError."""
     value = robot.openvla.get("zoom")
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1):
         raise CheckpointError(f"{robot.path}: openvla: zoom: {value!r} is not a share of the area, above 0 and up to 1")
@@ -116,13 +116,13 @@ def zoom(robot: Robot) -> float | None:
 
 
 def _size(strategy: Any, height: int, width: int, px: int, file: Path) -> dict[str, Any]:
-    """resize-naive stretches; resize-crop brings the shorter side to px and takes the middle; letterbox makes a border
-    of the mean's colour before it resizes, which is nothing where the picture is square."""
+    """resize-naive stretches; resize-crop scales the shorter side to px and takes the middle; letterbox pads with the
+    mean's colour before it resizes, which does nothing if the image is square."""
     told = f"{file}: image_resize_strategy: {strategy!r} is"
     if strategy not in STRATEGIES:
         raise CheckpointError(f"{told} not supported; expected {', '.join(STRATEGIES)}")
     if strategy == "letterbox" and height != width:
-        raise CheckpointError(f"{told} supported for square pictures, and robot.json's are {height} x {width}")
+        raise CheckpointError(f"{told} supported for square images, and robot.json's are {height} x {width}")
     if strategy != "resize-crop" or height == width:
         return {"resize": {"height": px, "width": px, "interpolation": "pillow_bicubic"}}
     short = min(height, width)

@@ -1,6 +1,6 @@
-"""OpenVLA's prompt: its template, the empty token that it must end in, and the ids that the folder's tokenizer makes.
+"""OpenVLA's prompt: its template, the empty token at its end, and the ids that the folder's tokenizer gives.
 
-Without tokenizer.json the ids stand in robot.json, and no other prompt can be set.
+Without tokenizer.json the ids are in robot.json, and no other prompt can be set.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ LIMIT = 64  # tokens of a prompt, unless robot.json says otherwise: instructions
 
 
 def prompt(source: Path, robot: Robot, bos: int) -> PromptTemplate:
-    """The prompt to begin with. bos: the id that every sentence of the language model begins with, on which it was
-    trained. Raises CheckpointError."""
+    """The initial prompt. bos: the first id of every sentence in the language model's training. Raises
+    CheckpointError."""
     if robot.prompt is None:
-        raise CheckpointError(f"{robot.path}: prompt: missing: OpenVLA must be told what to do")
+        raise CheckpointError(f"{robot.path}: prompt: missing: OpenVLA needs an instruction")
     given, file = robot.openvla.get("prompt_ids"), source / TOKENIZER
     with refusing(robot.path, ValueError):
         if given is None:
@@ -58,7 +58,7 @@ def _encoded(file: Path, robot: Robot) -> PromptTemplate:
 
 
 def _limit(robot: Robot, file: Path) -> int | None:
-    """Room for prompts of other lengths, where there can be others. Raises ValueError."""
+    """Room for prompts of other lengths, if others are possible. Raises ValueError."""
     value: Any = robot.openvla.get("prompt_limit", LIMIT if file.is_file() else None)
     if value is not None and (type(value) is not int or value < 2):
         raise ValueError(f"openvla: prompt_limit: {value!r} is not a whole number of 2 or more")

@@ -1,8 +1,7 @@
-"""What the statistics of the actions say, beside what the robot's contract allows.
+"""The statistics of the actions beside the limits of the robot's contract.
 
-Numbers alone do not tell a joint from its neighbour, or degrees from radians; a range that lies wholly outside its
-channel's limits does. It is refused, because every action would be cut off at the same limit. This module changes
-nothing.
+Numbers alone cannot tell one joint from another, or degrees from radians. A range wholly outside its channel's limits
+is an error. It is refused, because every action would be clipped to the same limit. This module changes nothing.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.policies.checkpoint import Checkpoint
 
 SPREAD = 3  # standard deviations about the mean: nearly all of what a policy was trained on
-ELSEWHERE = (ChannelKind.DELTA_ORIGIN,)  # limits of the set point, which the origin's state is a part of
+ELSEWHERE = (ChannelKind.DELTA_ORIGIN,)  # its limits are those of the set point, which includes the origin's state
 
 
 @dataclass(frozen=True)
 class Range:
-    """Of one channel, in its unit. lower, upper: min and max (or quantiles), or the mean less and plus SPREAD standard
-    deviations; None where the networks' numbers are actions as they are, so that there are no statistics."""
+    """Of one channel, in its unit. lower, upper: min and max (or quantiles), or the mean minus and plus SPREAD standard
+    deviations; None if the networks' numbers are the actions themselves, so that there are no statistics."""
 
     index: int
     channel: Channel
@@ -36,14 +35,14 @@ class Range:
 
     @property
     def beyond(self) -> float:
-        """By how much the statistics exceed the limits, in the channel's unit; 0 where they do not."""
+        """By how much the statistics exceed the limits, in the channel's unit; 0 if they do not."""
         if self.lower is None or self.upper is None or self.channel.kind in ELSEWHERE:
             return 0.0
         return max(0.0, self.channel.lower - self.lower, self.upper - self.channel.upper)
 
     @property
     def outside(self) -> bool:
-        """No part of it is within the limits."""
+        """Whether no part of it is within the limits."""
         if self.lower is None or self.upper is None or self.channel.kind in ELSEWHERE:
             return False
         return self.upper < self.channel.lower or self.lower > self.channel.upper
@@ -61,10 +60,10 @@ def ranges(checkpoint: Checkpoint) -> list[Range]:
 
 
 def check_ranges(checkpoint: Checkpoint, source: Path) -> None:
-    """That each channel's statistics have something in common with its limits. Raises CheckpointError."""
+    """Check that each channel's statistics overlap its limits. Raises CheckpointError."""
     for each in ranges(checkpoint):
         if each.outside:
             raise CheckpointError(
-                f"{source}: {each}: they have nothing in common; are robot.json's channels in the checkpoint's order, "
+                f"{source}: {each}: they do not overlap; are robot.json's channels in the checkpoint's order, "
                 f"and in its units?"
             )

@@ -1,7 +1,7 @@
-"""robot.json: what no foreign checkpoint says of itself, and the runtime must know before it moves anything.
+"""robot.json: what no foreign checkpoint contains, and the runtime must know before it moves anything.
 
-Names, units, kinds and limits of the actions, the joints' names, the cameras' names and true sizes, the policy step.
-It is written by whoever knows the robot; nothing in here is guessed. This module reads no weights.
+Names, units, kinds and limits of the actions, the joints' names, the cameras' names and true sizes, the policy step. A
+person who knows the robot writes it; nothing in here is guessed. This module reads no weights.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from auras_ros.action import Contract, ContractError
 from auras_ros.checkpoints.errors import CheckpointError, refusing
 from auras_ros.checkpoints.manifest import PAGE, read_robot
 
-TEXT_BYTES = 16384  # the most that the agent lets `prompt_limit_bytes` allow
+TEXT_BYTES = 16384  # the largest value of the agent's `prompt_limit_bytes`
 CAMERA_KEYS = {"name", "height", "width"}
 
 
 @dataclass(frozen=True)
 class Camera:
-    """What a camera of the checkpoint is on this robot: its topic's name and the true size of its frames."""
+    """A camera of the checkpoint on this robot: its topic's name and the true size of its images."""
 
     name: str
     height: int
@@ -30,10 +30,10 @@ class Camera:
 
 @dataclass(frozen=True)
 class Robot:
-    """See the module's docstring. Channels and joints stand in the checkpoint's order.
+    """See the module's docstring. Channels and joints are in the checkpoint's order.
 
-    cameras: by the checkpoint's feature, or the last part of its name. unnorm_key: which of several data sets'
-    statistics a checkpoint is to use, for those that have several. openvla: what is said to that loader alone.
+    cameras: by the checkpoint's feature, or the last part of its name. unnorm_key: the data set whose statistics are
+    used, if a checkpoint has several. openvla: settings for that loader only.
     """
 
     path: Path
@@ -70,18 +70,18 @@ class Robot:
         )
 
     def camera(self, feature: str, height: int, width: int) -> Camera:
-        """The camera behind a feature of the checkpoint, whose frames had this size where it was trained."""
+        """The camera for a feature of the checkpoint, whose images had this size in training."""
         short = feature.rpartition(".")[2]
         told = self.cameras.get(feature, self.cameras.get(short, {}))
         return Camera(told.get("name", short), told.get("height", height), told.get("width", width))
 
     def names(self, feature: str) -> bool:
-        """Whether it is said which camera of the robot is behind a feature."""
+        """Whether the file names the robot's camera for a feature."""
         return "name" in self.cameras.get(feature, self.cameras.get(feature.rpartition(".")[2], {}))
 
     def check(self, *, actions: int, state: int | None, cameras: Collection[str], source: Path | str) -> None:
-        """That the counts are the checkpoint's and every camera named is one of it. state: numbers of the robot's
-        state, None where the policy sees none. Raises CheckpointError."""
+        """Check that the counts are the checkpoint's and that it has every camera named here. state: numbers of the
+        robot's state, None if the policy takes none. Raises CheckpointError."""
         if len(self.contract.names) != actions:
             raise CheckpointError(
                 f"{self.path}: action: {len(self.contract.names)} channels ({', '.join(self.contract.names)}), but "
@@ -94,11 +94,11 @@ class Robot:
         known = {*cameras, *(feature.rpartition(".")[2] for feature in cameras)}
         for name in sorted(self.cameras.keys() - known):
             listed = ", ".join(cameras) or "none"
-            raise CheckpointError(f"{self.path}: cameras: '{name}' is none of the cameras of {source}: {listed}")
+            raise CheckpointError(f"{self.path}: cameras: '{name}' is not a camera of {source}: {listed}")
         for feature in cameras:
             short = feature.rpartition(".")[2]
             if short not in cameras and {short, feature} <= self.cameras.keys():
-                raise CheckpointError(f"{self.path}: cameras: '{feature}' and '{short}' are one camera, told twice")
+                raise CheckpointError(f"{self.path}: cameras: '{feature}' and '{short}' are one camera, given twice")
 
 
 def _object(raw: Any, key: str, path: Path) -> Mapping[str, Any]:
@@ -150,7 +150,7 @@ def _text(raw: Mapping[str, Any], key: str, path: Path) -> str | None:
         return None
     if not isinstance(value, str) or not value:
         raise CheckpointError(f"{path}: {key}: expected text, got {value!r}")
-    with refusing(f"{path}: {key}: no text", UnicodeEncodeError):  # half a character, which JSON can write
+    with refusing(f"{path}: {key}: not valid text", UnicodeEncodeError):  # a lone surrogate, which JSON can contain
         size = len(value.encode())
     if size > TEXT_BYTES:
         raise CheckpointError(f"{path}: {key}: {size} bytes, expected {TEXT_BYTES} at most")

@@ -1,4 +1,4 @@
-"""What a translator gives: our manifest, our tensors, and where each tensor came from, so that errors can say it.
+"""The result of a translator: our manifest, our tensors, and the source of each tensor, for errors.
 
 This module knows no foreign format, and never touches a tensor's values.
 """
@@ -22,8 +22,8 @@ from auras_ros.policies.loaders.ranges import check_ranges
 
 @dataclass(frozen=True)
 class Translated:
-    """manifest: policy.json's keys without `weights`. tensors: by our names; a mapping that reads a tensor when it is
-    asked for it will do, and is asked once for each, in its own order. origin: our name -> "file: tensor 'name'"."""
+    """manifest: policy.json's keys without `weights`. tensors: by our names, maybe a mapping that reads on demand; each
+    is read once, in the mapping's order. origin: our name -> "file: tensor 'name'"."""
 
     manifest: dict[str, Any]
     tensors: Mapping[str, Tensor]
@@ -41,7 +41,7 @@ class Translated:
 
 
 def wanted(manifest: Mapping[str, Any], source: Path) -> dict[str, Tensor]:
-    """All tensors that the networks of this manifest have, without their memory. Raises CheckpointError."""
+    """All tensors of this manifest's networks, without their memory. Raises CheckpointError."""
     with torch.device("meta"):
         return build(manifest, "", source).networks.state_dict()
 
@@ -53,9 +53,9 @@ def renamed(
     source_of: Callable[[str], str],
     ignored: Callable[[str], bool] = lambda name: False,
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """(tensors, origin) of a Translated: each of our `names` from the tensor that `source_of` it names in `file`.
+    """(tensors, origin) of a Translated: each of our `names` from the tensor in `file` that `source_of` names.
 
-    ignored: which of the source's tensors inference has no use for. Raises CheckpointError for a tensor of the source
+    ignored: which of the source's tensors inference does not need. Raises CheckpointError for a tensor of the source
     that is missing, or left over.
     """
     sources = {name: source_of(name) for name in names}

@@ -1,6 +1,6 @@
-"""An rclpy-shaped layer on Cyclone DDS that speaks the wire of ROS 2 Jazzy, for machines without ROS 2.
+"""A layer on Cyclone DDS with rclpy's interface and the wire protocol of ROS 2 Jazzy, for machines without ROS 2.
 
-The names are rclpy's. It holds what the nodes use and nodes of one's own are likely to, and nothing
+The names are rclpy's. It has what our nodes use and what a user's nodes are likely to use, and nothing
 that rclpy does not have under the same name; `auras_ros.ros` chooses between the two.
 """
 

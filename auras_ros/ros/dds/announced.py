@@ -1,8 +1,8 @@
-"""What other participants announce of their nodes on ros_discovery_info: within bounds, and kept as bytes.
+"""What other participants announce about their nodes on ros_discovery_info: bounded, and kept as bytes.
 
-Anybody may announce anything, and whatever makes, frees or collects many objects keeps the interpreter from every other
-thread meanwhile. So no object is made of a gid: those of a participant stay one piece of bytes, and are searched as
-they are. This module never asks who is still there.
+Any participant may announce anything, and making or collecting many objects keeps the interpreter lock from every other
+thread. So gids are not made into objects: those of a participant stay one bytes value and are searched as they are.
+This module never checks which participants still exist.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from .messages import message_type
 
 INFO = "rmw_dds_common/msg/ParticipantEntitiesInfo"
 MAX_BYTES = 128 << 10  # of one announcement: 8,000 endpoints of one process
-MAX_SUM_BYTES = 4 << 20  # of all that are kept
-ROOM_BYTES = MAX_SUM_BYTES // 4  # made at once, so that room is made seldom
-NODE_BYTES = 256  # what a node counts for at least: a real one has about twenty endpoints
+MAX_SUM_BYTES = 4 << 20  # of all kept announcements
+ROOM_BYTES = MAX_SUM_BYTES // 4  # freed at once, so that freeing is rare
+NODE_BYTES = 256  # the least that a node counts: a real one has about twenty endpoints
 _GID_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """The nodes of one participant. `ends`: how many of the gids are of the nodes up to each."""
+    """The nodes of one participant. `ends`: for each node, how many of the gids belong to it and to those before it."""
 
     participant: bytes
     nodes: tuple[tuple[str, str], ...]  # (name, namespace)
     ends: tuple[int, ...]
     gids: bytes
-    size: int  # what it counts for, bytes
+    size: int  # bytes that it counts as
 
     def owner(self, gid: bytes) -> tuple[str, str] | None:
         """(name, namespace) of the node that has this endpoint."""
@@ -43,7 +43,7 @@ class Announced:
 
 
 def read(payload: memoryview | bytes) -> Announced:
-    """What an announcement says. Raises CdrError: it is none, or larger than any good one."""
+    """The content of an announcement. Raises CdrError if it is not one, or is larger than any valid one."""
     if len(payload) > MAX_BYTES:
         raise CdrError(f"{len(payload)} bytes, at most {MAX_BYTES}")
     view = memoryview(payload)
@@ -77,7 +77,7 @@ def read(payload: memoryview | bytes) -> Announced:
 
 
 class Announcements:
-    """The newest announcement of each participant. The owner makes room where `full`."""
+    """The newest announcement of each participant. The owner calls `make_room` if it is `full`."""
 
     def __init__(self) -> None:
         self._kept: dict[bytes, Announced] = {}  # the oldest first
@@ -88,11 +88,11 @@ class Announcements:
 
     @property
     def full(self) -> bool:
-        """Whether more is kept than may be."""
+        """Whether more than the limit is kept."""
         return self.size > MAX_SUM_BYTES
 
     def put(self, announced: Announced) -> None:
-        """Keep it in place of what its participant announced before."""
+        """Keep it instead of the participant's previous announcement."""
         self._forget(announced.participant)
         self._kept[announced.participant] = announced
         self.size += announced.size
@@ -107,7 +107,7 @@ class Announcements:
             self._forget(participant)
 
     def make_room(self, partners: Collection[bytes]) -> int:
-        """Forget strangers, the oldest first, and then the largest of the partners. Returns how many were forgotten."""
+        """Remove announcements of non-partners, the oldest first, then the largest of partners. Returns how many."""
         before = len(self._kept)
         strangers = [each for each in self._kept if each not in partners]
         largest = sorted((each for each in self._kept if each in partners), key=lambda each: -self._kept[each].size)
@@ -122,6 +122,6 @@ class Announcements:
         return [node for announced in self._kept.values() for node in announced.nodes]
 
     def owner(self, participant: bytes, gid: bytes) -> tuple[str, str] | None:
-        """(name, namespace) of the node that has this endpoint of a participant, where that was announced."""
+        """(name, namespace) of the node that has this endpoint of a participant, if it was announced."""
         announced = self._kept.get(participant)
         return None if announced is None else announced.owner(gid)

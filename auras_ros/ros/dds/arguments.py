@@ -1,6 +1,6 @@
 """`--ros-args` on the command line: remapping, parameters, log levels.
 
-What is not between --ros-args and -- belongs to the program and is left alone.
+Arguments that are not between --ros-args and -- belong to the program and are not touched.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def parse(arguments: Sequence[str]) -> Arguments:
     """The ROS arguments of a command line.
 
     Raises UnknownROSArgsError for an unknown flag or one without its value, ParametersFileError and
-    InvalidNameError for what they hold.
+    InvalidNameError for an invalid value.
     """
     remaps: list[Remap] = []
     parameters: list[ParameterRule] = []
@@ -89,7 +89,7 @@ def parse(arguments: Sequence[str]) -> Arguments:
 
 
 def for_node(own_arguments: Sequence[str] | None, shared: Arguments | None) -> Arguments:
-    """A node's own arguments and its context's: the first remap rule wins, the last value of a parameter."""
+    """A node's own arguments and its context's: of remap rules the first wins, of a parameter's values the last."""
     own_text = list(own_arguments or [])
     own = parse(["--ros-args", *own_text] if own_text and "--ros-args" not in own_text else own_text)
     if shared is None:

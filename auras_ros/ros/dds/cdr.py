@@ -1,7 +1,7 @@
-"""CDR (XCDR1, keyless, as rmw_cyclonedds writes it) from field descriptions, both ways.
+"""Encodes and decodes CDR (XCDR1, keyless, as rmw_cyclonedds writes it) from field descriptions.
 
-Large numeric arrays are neither copied when written (they become pieces of a gather write) nor when read
-(they are views on the payload). Every length is checked against what is left before anything is made of it.
+Large numeric arrays are copied neither when written (they become pieces of a gather write) nor when read
+(they are views on the payload). Every length is checked against the remaining bytes before it is used.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class CdrError(ValueError):
 
 
 class CdrWriter:
-    """The payload being written: finished pieces and the small one that grows."""
+    """The payload being written: finished pieces, and the small one that is appended to."""
 
     __slots__ = ("base", "buffer", "pieces")
 
@@ -43,12 +43,12 @@ class CdrWriter:
             self.buffer += b"\0" * pad
 
     def count(self, number: int) -> None:
-        """Append the length that a sequence or a text begins with."""
+        """Append the length at the beginning of a sequence or a text."""
         self.align(4)
         self.buffer += _COUNT.pack(number)
 
     def extend(self, values: Any) -> None:
-        """Append an array's bytes: in place where small, as its own piece of the gather write where large."""
+        """Append an array's bytes: in place if small, as its own piece of the gather write if large."""
         view = memoryview(values).cast("B")
         if view.nbytes < GATHER_BYTES:
             self.buffer += view
@@ -133,7 +133,7 @@ def _decode_string(order: str) -> Decode:
         length = count(view, at)[0]
         end = at + 4 + length
         if end > len(view):
-            raise CdrError(f"a string of {length} bytes where {len(view) - at - 4} are left")
+            raise CdrError(f"a string of {length} bytes, but {len(view) - at - 4} are left")
         if length == 0:
             return "", end
         if view[end - 1] != 0:
@@ -153,7 +153,7 @@ def _decode_numbers(field: Field, order: str, count: Callable[[memoryview, int],
             return np.empty(0, native), at
         at += -at & (size - 1)
         if length * size > len(view) - at:
-            raise CdrError(f"{field.name}: {length} values where {max(0, len(view) - at)} bytes are left")
+            raise CdrError(f"{field.name}: {length} values, but {max(0, len(view) - at)} bytes are left")
         if is_bool:
             return np.frombuffer(view, np.uint8, length, at) != 0, at + length
         values = np.frombuffer(view, dtype, length, at)
@@ -170,7 +170,7 @@ def decoder(field: Field, order: str, nested: Decode | None) -> Decode:
         if field.kind == "array":
             return field.length, at
         at += -at & 3
-        # A bound is not enforced here: rclpy sends and takes more than it, and a peer must still be understood.
+        # A bound is not enforced here: rclpy sends and takes longer ones, and a peer's message must still be read.
         return unpack_count(view, at)[0], at + 4
 
     if field.kind != "one" and field.numeric:
@@ -181,9 +181,9 @@ def decoder(field: Field, order: str, nested: Decode | None) -> Decode:
 
     def items(view: memoryview, at: int) -> tuple[list[Any], int]:
         length, at = count(view, at)
-        # Every item takes at least one byte, so a length beyond that is a lie and must not cost memory.
+        # Every item takes at least one byte, so a larger length is false and must not cost memory.
         if length > len(view) - at:
-            raise CdrError(f"{field.name}: {length} items where {len(view) - at} bytes are left")
+            raise CdrError(f"{field.name}: {length} items, but {len(view) - at} bytes are left")
         values = []
         for _ in range(length):
             value, at = single(view, at)
@@ -194,7 +194,7 @@ def decoder(field: Field, order: str, nested: Decode | None) -> Decode:
 
 
 def byte_order(payload: memoryview) -> str:
-    """'<' or '>' by the encapsulation header; CdrError for any other encoding than plain CDR."""
+    """'<' or '>' by the encapsulation header. Raises CdrError for any encoding other than plain CDR."""
     if len(payload) < len(HEADER):
         raise CdrError(f"{len(payload)} bytes, too short for the encapsulation header")
     kind = bytes(payload[:2])

@@ -1,6 +1,6 @@
-"""Time as rclpy has it: durations, stamps of a clock type, and clocks that follow /clock and report jumps.
+"""Time as in rclpy: durations, stamps of a clock type, and clocks that follow /clock and report jumps.
 
-A clock never fires anything by itself: timers ask it, and the time source (`timesource.py`) sets it.
+A clock calls no timer itself: timers read it, and the time source (`timesource.py`) sets it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ClockType(IntEnum):
 
 
 class ClockChange(IntEnum):
-    """What a time jump came from."""
+    """The cause of a time jump."""
 
     ROS_TIME_NO_CHANGE = 1
     ROS_TIME_ACTIVATED = 2
@@ -34,7 +34,8 @@ class ClockChange(IntEnum):
 
 
 def _message(name: str, nanoseconds: int) -> Any:
-    sec, nanosec = divmod(nanoseconds, NS_PER_S)
+    """Seconds have 32 bits: a host whose clock is set beyond 2038 still stamps, with the last time that there is."""
+    sec, nanosec = divmod(min(max(nanoseconds, -(2**31) * NS_PER_S), 2**31 * NS_PER_S - 1), NS_PER_S)
     return message_type(f"builtin_interfaces/msg/{name}")(sec=sec, nanosec=nanosec)
 
 
@@ -117,7 +118,7 @@ class Time:
 
 @dataclass(frozen=True)
 class TimeJump:
-    """What a post-jump callback is told; delta is new time minus old time."""
+    """The argument of a post-jump callback; delta is new time minus old time."""
 
     clock_change: ClockChange
     delta: Duration
@@ -125,7 +126,7 @@ class TimeJump:
 
 @dataclass(frozen=True)
 class JumpThreshold:
-    """The smallest jump that is reported; None reports none of that direction. min_backward is negative."""
+    """The smallest jump that is reported; None: none in that direction is. min_backward is negative."""
 
     min_forward: Duration | None
     min_backward: Duration | None
@@ -167,7 +168,7 @@ class Clock:
         return self._override_ns is not None
 
     def now_ns(self) -> int:
-        """Nanoseconds of this clock; 0 while simulated time is on and no /clock message has come."""
+        """Nanoseconds of this clock; 0 if simulated time is on and no /clock message has come yet."""
         override_ns = self._override_ns
         if override_ns is not None:
             return override_ns
@@ -191,7 +192,7 @@ class Clock:
         return handle
 
     def set_override(self, now_ns: int | None) -> None:
-        """Drive a ROS clock to `now_ns`, or give it back to system time with None; reports the jump."""
+        """Set a ROS clock to `now_ns`, or with None back to system time; reports the jump."""
         if self.clock_type != ClockType.ROS_TIME:
             raise ValueError(f"only a ROS_TIME clock follows /clock, this is {self.clock_type.name}")
         with self._lock:

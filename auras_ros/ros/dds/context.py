@@ -1,4 +1,4 @@
-"""What a process has of ROS: contexts with arguments, a participant and an end; init, ok and shutdown.
+"""A process's connection to ROS: contexts with arguments and a participant; init, ok and shutdown.
 
 A signal only marks a context as ended and wakes its executors; entities are deleted by shutdown, by
 destroy_node, or when the interpreter exits.
@@ -32,7 +32,7 @@ class NotInitializedException(RuntimeError):
 
 
 class Context:
-    """One initialised use of ROS: its arguments, one participant made when first needed, its executors."""
+    """One initialised use of ROS: its arguments, one participant (created when first needed), its executors."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -46,8 +46,8 @@ class Context:
         self.domain_id = 0
 
     def init(self, args: Sequence[str] | None = None, *, domain_id: int | None = None) -> None:
-        """Read arguments (sys.argv where None) and environment. RuntimeError where already initialised, ValueError for
-        an environment that cannot be kept, DescriptorsError where too few files may be open for a participant."""
+        """Read arguments (None: sys.argv) and environment. Raises RuntimeError if already initialised, ValueError for
+        an environment that cannot be used, DescriptorsError if too few files may be open for a participant."""
         with self._lock:
             if self._valid:
                 raise RuntimeError("Context.init() must only be called once")
@@ -55,7 +55,7 @@ class Context:
             ensure_descriptors()
             self.arguments = parse(sys.argv if args is None else args)
             self.domain_id = discovery.domain_id() if domain_id is None else domain_id
-            discovery.configuration()  # what the environment says wrongly is refused now, not by the first node
+            discovery.configuration()  # a wrong environment is refused here, not when the first node is made
             warning = security.check()
             for name, level in self.arguments.log_levels:
                 set_logger_level(name, level)
@@ -71,11 +71,11 @@ class Context:
 
     @property
     def ended(self) -> bool:
-        """True after an init that a shutdown or a signal has ended."""
+        """True if it was initialised and a shutdown or a signal has ended it."""
         return self._initialized and not self._valid
 
     def _made(self) -> tuple[Participant, Graph]:
-        """The participant and its graph, made when one of them is first needed."""
+        """The participant and its graph, created when one of them is first needed."""
         with self._lock:
             if not self._valid:
                 raise NotInitializedException("rclpy.init() has not been called, or the context is shut down")
@@ -90,12 +90,12 @@ class Context:
 
     @property
     def graph(self) -> Graph:
-        """Who is there: this participant's nodes, announced, and those that others announce."""
+        """The ROS graph: this participant's nodes, which it announces, and those that others announce."""
         return self._made()[1]
 
     def reads_graph(self, executor: SingleThreadedExecutor) -> bool:
-        """Whether this executor takes what others announce: the first one that asks, until it is shut down. One alone,
-        so that another can be kept free for what must not wait."""
+        """Whether this executor reads other participants' announcements: the first executor that asks does, until it is
+        shut down. Only one does, so that another stays free for callbacks that must not wait."""
         with self._lock:
             reader = self._graph_reader() if self._graph_reader is not None else None
             if reader is None or reader.is_shutdown:
@@ -111,17 +111,17 @@ class Context:
         self.wake()
 
     def wake(self) -> None:
-        """Make executors that wait look again."""
+        """Wake executors that wait, so that they check again."""
         for executor in list(self.executors):
             executor.wake()
 
     def shutdown(self) -> None:
-        """End the context and delete its entities. RuntimeError where it has ended already (as rclpy)."""
+        """End the context and delete its entities. Raises RuntimeError if it has ended already (as rclpy)."""
         if not self.try_shutdown():
             raise RuntimeError("the context is already shut down, or was never initialised")
 
     def try_shutdown(self) -> bool:
-        """As shutdown, but False instead of an error; deletes entities that a signal left."""
+        """As shutdown, but returns False instead of raising; also deletes the entities that remain after a signal."""
         with self._lock:
             was_valid = self._valid
             self.invalidate()
@@ -134,7 +134,7 @@ class Context:
     def _close(self) -> None:
         with self._lock:
             entities, self._entities = self._entities, None
-            self._graph_reader = None  # whoever read this graph reads no other
+            self._graph_reader = None  # its reader does not read the next graph
         if entities is not None:
             entities[0].close()
         _contexts.discard(self)
@@ -177,14 +177,14 @@ def ok(*, context: Context | None = None) -> bool:
 
 
 def shutdown(*, context: Context | None = None, uninstall_handlers: bool | None = None) -> None:
-    """End the context; RuntimeError where it has ended already."""
+    """End the context. Raises RuntimeError if it has ended already."""
     (context or _default).shutdown()
     if uninstall_handlers or (uninstall_handlers is None and context in (None, _default)):
         _signals.uninstall()
 
 
 def try_shutdown(*, context: Context | None = None) -> None:
-    """End the context where it has not ended; never an error."""
+    """End the context if it has not ended; never raises."""
     (context or _default).try_shutdown()
     if context in (None, _default):
         _signals.uninstall()

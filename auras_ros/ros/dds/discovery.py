@@ -3,7 +3,7 @@
 ROS_DOMAIN_ID, ROS_AUTOMATIC_DISCOVERY_RANGE (SUBNET unless set), ROS_LOCALHOST_ONLY and ROS_STATIC_PEERS mean
 what they mean in ROS 2; a user's CYCLONEDDS_URI is appended and so overrides what is written here.
 
-Where LOCALHOST is said, nobody on another machine can reach us: see `loopback_alone`.
+With LOCALHOST no process on another machine can reach us: see `loopback_alone`.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from collections.abc import Mapping
 from xml.sax.saxutils import quoteattr
 
 MAX_DOMAIN_ID = 232
-# ROS pings localhost participants 0 … 32; further ones still find ROS's, because discovery answers both ways.
+# ROS pings localhost participants 0 … 32; later ones still find ROS's, because discovery replies in both directions.
 MAX_PARTICIPANT_INDEX = 120
-# One fragment for 65 kB instead of 1.3 kB: worth 30 % of an image's latency, and only loopback carries it whole.
+# One fragment for 65 kB instead of 1.3 kB: saves 30 % of an image's latency, and only loopback carries it unsplit.
 LOOPBACK_GENERAL = "<MaxMessageSize>65500B</MaxMessageSize><FragmentSize>65000B</FragmentSize>"
-# Cyclone DDS announces itself each 8 s, and from 11 on forgets after 30 s the addresses where nobody answered. A node
-# that starts after ours is to be told within a second, however late: 1.5 ms of processor time a second for 121 of them.
-ANNOUNCE = "<SPDPInterval>1s</SPDPInterval><InitialLocatorPruneDelay>inf</InitialLocatorPruneDelay>"
+# Cyclone DDS announces itself every 8 s, and since 11 drops an address after 30 s without an answer. A node that starts
+# after ours must hear of it within a second, however late, also if it misses an announcement: 4 ms of processor time a
+# second for 121 addresses.
+ANNOUNCE = "<SPDPInterval>400ms</SPDPInterval><InitialLocatorPruneDelay>inf</InitialLocatorPruneDelay>"
 DISCOVERY_GROUP = "239.255.0.1"  # where DDS participants look for each other
 RANGES = ("SUBNET", "LOCALHOST", "OFF", "SYSTEM_DEFAULT")
-_HOST_NAME = re.compile(r"[A-Za-z0-9._-]+")  # what has a port, or is an address of IPv6, is left to Cyclone DDS
+_HOST_NAME = re.compile(r"[A-Za-z0-9._-]+")  # a peer with a port, or an IPv6 address, is left to Cyclone DDS
 
 
 class ConfigurationError(ValueError):
@@ -33,7 +34,7 @@ class ConfigurationError(ValueError):
 
 
 def domain_id(environment: Mapping[str, str] = os.environ) -> int:
-    """ROS_DOMAIN_ID, 0 where it is unset; ValueError where it is no number from 0 to 232."""
+    """ROS_DOMAIN_ID, 0 if it is unset. Raises ValueError if it is not a number from 0 to 232."""
     text = environment.get("ROS_DOMAIN_ID", "") or "0"
     if not text.isascii() or not text.isdigit() or int(text) > MAX_DOMAIN_ID:
         raise ConfigurationError(f"ROS_DOMAIN_ID is {text!r}, expected a number from 0 to {MAX_DOMAIN_ID}")
@@ -51,16 +52,16 @@ def discovery_range(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def loopback_alone(environment: Mapping[str, str] = os.environ) -> bool:
-    """True where no other machine may reach us: LOCALHOST or OFF, and ROS_STATIC_PEERS names no other machine.
+    """True if no other machine may reach us: LOCALHOST or OFF, and ROS_STATIC_PEERS names no other machine.
 
-    A static peer is a word of its own in ROS 2: it is asked in LOCALHOST too, and so opens the network again.
+    In ROS 2 static peers are contacted with LOCALHOST too, so they open the network again.
     """
     reach = discovery_range(environment)
     return reach == "OFF" or (reach == "LOCALHOST" and all(map(_is_this_host, _static_peers(environment))))
 
 
 def configuration(environment: Mapping[str, str] = os.environ) -> str:
-    """The configuration for dds_create_domain: XML fragments joined by commas, later ones override."""
+    """The configuration for dds_create_domain: XML fragments joined by commas, the later ones override."""
     ours, users = _fragment(discovery_range(environment), environment), environment.get("CYCLONEDDS_URI", "")
     return f"{ours},{users}" if users else ours
 
@@ -68,20 +69,20 @@ def configuration(environment: Mapping[str, str] = os.environ) -> str:
 def _fragment(reach: str, environment: Mapping[str, str]) -> str:
     general = ""
     if loopback_alone(environment):
-        # Announces 127.0.0.1 alone; participant.py keeps the network out. ROS's nodes stay on eth0: they are reached
-        # there from lo, and reach lo from there, because the kernel carries what is for its own addresses itself.
-        # lo has to be named: Cyclone DDS 11 drops announcements that come by an interface that it does not use, and
-        # ROS's 0.10 sends its own to 127.0.0.1.
+        # Announces only 127.0.0.1; participant.py keeps the network out. ROS's nodes stay on eth0: they are reached
+        # there from lo, and reach lo from there, because the kernel itself delivers packets for its own addresses.
+        # lo has to be named: Cyclone DDS 11 drops announcements that arrive on an interface that it does not use, and
+        # ROS's 0.10 sends its announcements to 127.0.0.1.
         general = f'<Interfaces><NetworkInterface name="lo"/></Interfaces>{LOOPBACK_GENERAL}'
     if reach in ("LOCALHOST", "OFF"):
         general += "<AllowMulticast>false</AllowMulticast>"
     if reach == "OFF":
-        # A tag of its own hides the participant from every other process.
+        # A unique tag hides the participant from every other process.
         discovery = f"<Tag>auras_off_{os.getpid()}</Tag>"
     elif reach == "SYSTEM_DEFAULT":
-        discovery = ANNOUNCE  # who is told is Cyclone DDS's choice, or the user's
+        discovery = ANNOUNCE  # Cyclone DDS, or the user, chooses who receives announcements
     else:
-        # Peers on the same host are asked by unicast in every case: it finds those that are limited to localhost,
+        # Peers on the same host are always contacted by unicast: this finds those that are limited to localhost,
         # and a machine without multicast needs no setting.
         peers = "".join(f"<Peer address={quoteattr(each)}/>" for each in ["localhost", *_static_peers(environment)])
         if loopback_alone(environment):
@@ -99,8 +100,8 @@ def _static_peers(environment: Mapping[str, str]) -> list[str]:
 
 
 def check_peers(environment: Mapping[str, str] = os.environ) -> None:
-    """Look up the static peers that are asked: over a name that nobody knows, Cyclone DDS ends the process (SIGABRT).
-    Raises ConfigurationError for a name that does not exist, OSError where nobody can say so just now."""
+    """Look up the static peers: Cyclone DDS ends the process (SIGABRT) over a name that does not resolve. Raises
+    ConfigurationError for such a name, OSError if it cannot be looked up now."""
     asked = _static_peers(environment) if discovery_range(environment) in ("SUBNET", "LOCALHOST") else []
     for peer in filter(_HOST_NAME.fullmatch, asked):
         try:
@@ -112,21 +113,21 @@ def check_peers(environment: Mapping[str, str] = os.environ) -> None:
 
 
 def _own_address_as_peer() -> str:
-    """This machine's address on the network, if it has one: where a Cyclone DDS 11 on eth0 listens to announcements.
+    """This machine's address on the network, if it has one: there a Cyclone DDS 11 on eth0 listens to announcements.
 
-    The look-up sends nothing, and what goes to an own address stays on this machine. One that starts after ours is
-    answered; so those that are there already are told for some seconds, and an address that is later another's is left.
+    The look-up sends nothing, and packets to our own address stay on this machine. A process that starts after ours is
+    answered anyway; so we announce there for only a few seconds, because the address may later be another machine's.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as looking:
         try:
             looking.connect((DISCOVERY_GROUP, 1))
         except OSError:
-            return ""  # no network, so nobody is on it
+            return ""  # no network, so no peer is on it
         return f'<Peer address="{looking.getsockname()[0]}" PruneDelay="5s"/>'
 
 
 def _is_this_host(peer: str) -> bool:
-    """localhost or a loopback address. Another name may be anybody's."""
+    """localhost or a loopback address. Any other name may belong to another machine."""
     try:
         return peer == "localhost" or ipaddress.ip_address(peer).is_loopback
     except ValueError:

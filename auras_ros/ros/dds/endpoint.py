@@ -1,7 +1,7 @@
 """Writers and readers of CDR payloads: a gather write, and a take without a copy for large samples.
 
-They carry bytes and never look into them. A lock per endpoint lets any thread publish while another shuts
-down; libddsc releases the GIL in both directions.
+They carry bytes and never interpret them. A lock per endpoint lets any thread publish while another shuts
+down; calls into libddsc release the GIL, for writes and for reads.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DATA = 2  # SDK_DATA: the serialised data, not only its key
 _ANY_STATE = 0x7F
 _HEADER_BYTES = 4
 _PADDING = np.zeros(4, np.uint8)
-# libddsc recycles samples up to 16 kB in a pool that ends with the domain; those are copied out at once.
+# libddsc keeps samples up to 16 kB in a pool that is freed with the domain; those are copied out at once.
 # Larger ones are plain memory, which may outlive the domain.
 _COPY_BELOW_BYTES = 32 * 1024
 _WRITERS_KEPT = 256
@@ -52,9 +52,9 @@ class _Loan:
 
 
 class _Endpoint:
-    """What writer and reader share: an entity, its lock, its partners, its end."""
+    """What writer and reader share: an entity, its lock, its matched endpoints, its deletion."""
 
-    # Libddsc's calls for a kind of endpoint: make one, list its partners, describe one of them.
+    # libddsc's calls for this kind of endpoint: create one, list its matched endpoints, describe one of them.
     _create: Any
     _matched: Any
     _describe: Any
@@ -74,7 +74,7 @@ class _Endpoint:
         participant.register(self)
 
     def matched_count(self) -> int:
-        """How many endpoints this one reaches, or is reached by, now."""
+        """How many endpoints are matched with this one now."""
         return 0 if self.closed else max(0, int(self._matched(self.ref, None, 0)))
 
     def matched_handles(self) -> list[int]:
@@ -84,7 +84,7 @@ class _Endpoint:
         return handles[:found]
 
     def of_matched(self, handle: int, what: Callable[[dds.Endpoint], bytes]) -> bytes:
-        """`what` of one of those endpoints; empty where it is gone."""
+        """`what` of one of those endpoints; empty if it no longer exists."""
         with self.lock:
             described = None if self.closed else self._describe(self.ref, handle)
             if not described:
@@ -95,7 +95,7 @@ class _Endpoint:
                 dds.free_endpoint(described)
 
     def close(self) -> None:
-        """Delete the entity; waits for a write or take under way, and a second call does nothing."""
+        """Delete the entity; waits for a running write or take, and a second call does nothing."""
         with self.lock:
             if not self.closed:
                 self.closed = True
@@ -119,11 +119,11 @@ class Writer(_Endpoint):
     def write(self, pieces: Sequence[Any]) -> None:
         """Publish one payload given in pieces (C-contiguous buffers): gathered by libddsc, padded to four bytes.
 
-        Raises DdsError where the writer is closed or libddsc refuses the payload.
+        Raises DdsError if the writer is closed or libddsc refuses the payload.
         """
         arrays = [np.frombuffer(piece, np.uint8) for piece in pieces]
         total = sum(array.size for array in arrays)
-        if total <= _HEADER_BYTES:  # libddsc reads the first octet without asking whether there is one
+        if total <= _HEADER_BYTES:  # libddsc reads the first octet without checking that there is one
             raise dds.DdsError(f"publish on {self.topic}: a payload of {total} bytes holds no data")
         if pad := -total & 3:
             arrays.append(_PADDING[:pad])
@@ -160,21 +160,21 @@ class Reader(_Endpoint):
         )  # fmt: skip
         self.condition = dds.check(dds.create_readcondition(self.ref, _ANY_STATE), f"reader on {topic}")
         self._slot, self._info = (ct.c_void_p * 1)(), (dds.SampleInfo * 1)()
-        self._writers: dict[int, bytes] = {}  # handle -> gid, of the newest that were asked for
+        self._writers: dict[int, bytes] = {}  # handle -> gid of the newest writers that were asked for
 
     def take(self) -> Received | None:
-        """The next payload, or None where there is none (or the reader is closed)."""
+        """The next payload, or None if there is none (or the reader is closed)."""
         with self.lock:
             while not self.closed and dds.takecdr(self.ref, self._slot, 1, self._info, _ANY_STATE) > 0:
                 sample, info = self._slot[0] or 0, self._info[0]
-                if not info.valid_data:  # a writer went away: no payload
+                if not info.valid_data:  # a writer disappeared: no payload
                     dds.serdata_unref(sample)
                     continue
                 return Received(_payload(sample), info.publication_handle, info.source_timestamp)
         return None
 
     def writer_gid(self, publication_handle: int) -> bytes:
-        """The 16 bytes that identify a writer; empty where it is gone and was never asked for while it was there."""
+        """The 16 bytes that identify a writer; empty if it no longer exists and its gid is not kept from before."""
         known = self._writers.get(publication_handle)
         if known is None:
             known = self.of_matched(publication_handle, lambda writer: bytes(writer.key))

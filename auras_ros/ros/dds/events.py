@@ -1,7 +1,7 @@
 """QoS events as rclpy reports them: missed deadlines, liveliness, incompatible QoS, matches, lost messages.
 
-Read from an endpoint's DDS statuses by the executor, never in a listener: a listener takes the GIL inside
-libddsc's threads and can deadlock with a write.
+The executor reads them from an endpoint's DDS statuses; no listener is used, because it would take the GIL inside
+libddsc's threads and could deadlock with a write.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from .qos import POLICY_OF_DDS, QoSPolicyKind
 
 
 class _Info(ct.Structure):
-    """A DDS status in libddsc's layout, which is what a callback is given."""
+    """A DDS status in libddsc's layout, which is also the argument of a callback."""
 
     @property
     def changed(self) -> bool:
-        """Whether anything has happened since it was read before."""
+        """Whether anything has happened since the last read."""
         return any(getattr(self, field[0]) for field in self._fields_ if field[0].endswith("_change"))
 
 
 class QoSCountInfo(_Info):
-    """Of missed deadlines, lost liveliness or lost messages."""
+    """Status of missed deadlines, lost liveliness or lost messages."""
 
     _fields_ = [
         ("total_count", ct.c_uint32), ("total_count_change", ct.c_int32),
@@ -38,7 +38,7 @@ class QoSCountInfo(_Info):
 class QoSIncompatibleInfo(QoSCountInfo):
     @property
     def last_policy_kind(self) -> QoSPolicyKind:
-        """INVALID where ROS has no name for the DDS policy."""
+        """INVALID if ROS has no name for the DDS policy."""
         return POLICY_OF_DDS.get(self.last_policy_id, QoSPolicyKind.INVALID)
 
 
@@ -61,7 +61,7 @@ Callback = Callable[[Any], None]
 
 @dataclass(kw_only=True)
 class _EventCallbacks:
-    """What to call on events; without `use_default_callbacks` incompatible QoS is not logged."""
+    """The callbacks for events; without `use_default_callbacks` incompatible QoS is not logged."""
 
     deadline: Callback | None = None
     liveliness: Callback | None = None
@@ -71,18 +71,18 @@ class _EventCallbacks:
 
 
 class PublisherEventCallbacks(_EventCallbacks):
-    """Of a publisher."""
+    """Event callbacks of a publisher."""
 
 
 @dataclass(kw_only=True)
 class SubscriptionEventCallbacks(_EventCallbacks):
-    """Of a subscription."""
+    """Event callbacks of a subscription."""
 
     message_lost: Callback | None = None
 
 
 class _Event:
-    """One DDS status: its bit in a mask, the call that reads and resets it, and what it says."""
+    """One DDS status: its bit in a mask, the call that reads and resets it, and its type."""
 
     def __init__(self, number: int, status: str, info: type[_Info]) -> None:
         self.bit, self.read, self.info = 1 << number, dds.status_reader(status), info
@@ -104,7 +104,7 @@ _SUBSCRIPTION = {
 
 
 class EventHandler:
-    """The events of one endpoint, for the executor: `entity` is watched, `execute` reports what changed."""
+    """The events of one endpoint, for the executor: it watches `entity`, and `execute` reports what changed."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class EventHandler:
 
     @property
     def wanted(self) -> bool:
-        """False where there is nothing to watch for."""
+        """False if there is nothing to watch."""
         return bool(self._wanted)
 
     @property
@@ -135,7 +135,7 @@ class EventHandler:
         return self._endpoint.closed
 
     def execute(self) -> None:
-        """Call back for every status that changed; reading a status resets it."""
+        """Call the callback of every status that changed; reading a status resets it."""
         for event, callback in self._wanted:
             info = event.info()
             with self._endpoint.lock:

@@ -1,4 +1,4 @@
-"""The refusals of parameters, as rclpy.exceptions names them; the message names the parameter."""
+"""Errors of parameters, with the names of rclpy.exceptions; the message names the parameter."""
 
 from __future__ import annotations
 

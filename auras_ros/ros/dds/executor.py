@@ -1,7 +1,7 @@
 """The single-threaded executor: one waitset, one callback at a time, in the order things became ready.
 
-Each subscription gives one message a turn, so a busy topic starves nothing. A callback's exception leaves
-spin; a foreign payload never does. A waiting executor is woken by a guard condition, from any thread.
+Each subscription delivers one message at a time, so a busy topic cannot starve other callbacks. spin raises a
+callback's exception; an unreadable payload raises nothing. A guard condition wakes a waiting executor from any thread.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .future import Future
 if TYPE_CHECKING:
     from .node import Node
 
-# A wait is cut into slices as a last resort, should a signal's wakeup be taken over by someone else.
+# A wait is cut into slices as a last resort, in case other code replaces the wakeup of signals.
 _SLICE_NS = 1_000_000_000
 _GUARD = 0
 
@@ -68,12 +68,12 @@ class SingleThreadedExecutor:
         self.context.executors.add(self)
 
     def add_node(self, node: Node) -> bool:
-        """Spin this node too; False where it already is."""
+        """Spin this node too. Returns False if it was added before."""
         if node in self._nodes:
             return False
         self._nodes.append(node)
         node.executor = self
-        self.context.reads_graph(self)  # whoever has nodes first, and not whoever spins first
+        self.context.reads_graph(self)  # the first executor with nodes, not the first that spins
         self.refresh()
         return True
 
@@ -84,16 +84,16 @@ class SingleThreadedExecutor:
             self.refresh()
 
     def refresh(self) -> None:
-        """The nodes or their entities changed: look at them again before the next wait."""
+        """Call it when the nodes or their entities changed: they are read again before the next wait."""
         self._stale = True
         self.wake()
 
     def wake(self) -> None:
-        """Make a wait under way return; from any thread and from a signal handler."""
+        """Make a running wait return; can be called from any thread and from a signal handler."""
         dds.set_guardcondition(self._guard, True)
 
     def shutdown(self, timeout_sec: float | None = None) -> bool:
-        """Make spin return, and let go of the nodes."""
+        """Make spin return, and remove the nodes."""
         self.is_shutdown = True
         self.wake()
         for node in list(self._nodes):
@@ -101,12 +101,12 @@ class SingleThreadedExecutor:
         return True
 
     def spin(self) -> None:
-        """Run callbacks until this executor is shut down; ExternalShutdownException where the context is."""
+        """Run callbacks until this executor is shut down. Raises ExternalShutdownException if the context is."""
         while self.context.ok() and not self.is_shutdown:
             self.spin_once()
 
     def spin_once(self, timeout_sec: float | None = None) -> None:
-        """Run one callback, waiting up to timeout_sec for it (None: without limit)."""
+        """Run one callback, waiting up to timeout_sec for it (None: no limit)."""
         try:
             work = self._next(timeout_sec, None)
         except ShutdownException:
@@ -115,7 +115,7 @@ class SingleThreadedExecutor:
             work.execute()
 
     def spin_until_future_complete(self, future: Future, timeout_sec: float | None = None) -> None:
-        """Run callbacks until the future is done or the time is over."""
+        """Run callbacks until the future is done or timeout_sec is over."""
         future.add_done_callback(lambda _: self.wake())
         deadline = None if timeout_sec is None else time.monotonic() + timeout_sec
         while self.context.ok() and not future.done() and not self.is_shutdown:
@@ -127,7 +127,7 @@ class SingleThreadedExecutor:
                 work.execute()
 
     def _next(self, timeout_sec: float | None, until: Future | None) -> Executable | None:
-        """The next thing to run, or None when the time is over or `until` is done."""
+        """The next callback to run, or None when the time is over or `until` is done."""
         deadline_ns = None if timeout_sec is None or timeout_sec < 0 else time.monotonic_ns() + int(timeout_sec * 1e9)
         polled = False
         while True:
@@ -154,7 +154,7 @@ class SingleThreadedExecutor:
             left_ns = timer.time_until_next_call()
             if left_ns is None:
                 continue
-            # Simulated time moves only with a message, which ends the wait by itself.
+            # Simulated time advances only with a message, which ends the wait anyway.
             if left_ns <= 0 or not timer.clock.ros_time_is_active or timer.clock.clock_type != ClockType.ROS_TIME:
                 at_most_ns = max(0, min(at_most_ns, left_ns))
         room = len(self._watched) + 1
@@ -174,14 +174,15 @@ class SingleThreadedExecutor:
     def _attach_or_end(self) -> None:
         try:
             self._attach()
-        except RuntimeError as error:  # DdsError, or that the context is not initialised
+        except RuntimeError as error:  # DdsError, or the context is not initialised
+            self._stale = True
             if self.context.ok():
                 raise
-            # Another thread shut the context down in between, and its entities are gone.
+            # Another thread shut the context down meanwhile, and its entities are deleted.
             raise ExternalShutdownException from error
 
     def _attach(self) -> None:
-        """Bring the waitset in line with what the nodes have now."""
+        """Update the waitset to the entities that the nodes have now."""
         self._stale = False
         wanted: dict[Waitable, None] = {w: None for node in self._nodes for w in node.waitables() if not w.closed}
         if self._nodes and self.context.reads_graph(self):

@@ -1,7 +1,7 @@
-"""What a message field holds and how a value becomes one: defaults, dtype coercion, range and type errors.
+"""Message fields: their types, defaults, conversion of assigned values, range and type errors.
 
 The definitions come from rosbags' Jazzy store; its own classes have no defaults and send int64 data in a
-float64 field as garbage. Here every value is converted or refused, by the field's name. Nothing here knows CDR.
+float64 field as garbage. Here every value is converted, or refused with the field's name. Nothing here knows CDR.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Field:
     """One field: `base` is a primitive ('uint8', 'string', 'byte', …) or a message type name.
 
     kind: 'one', 'array' (exactly `length`) or 'sequence' (at most `length`, 0 for no bound).
-    string_bound: the most UTF-8 bytes a string may have, 0 for no bound.
+    string_bound: how many UTF-8 bytes a string may have, 0 for no bound.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Field:
 
     @property
     def numeric(self) -> bool:
-        """True where many of it are one numpy array."""
+        """True if an array or sequence of it is one numpy array."""
         return self.base in DTYPES
 
 
@@ -90,7 +90,7 @@ def _string(where: str, value: Any, bound: int) -> str:
 
 
 def _numbers(where: str, base: str, value: Any) -> Any:
-    """A one-dimensional array of the field's dtype; the caller's own memory where it already is one."""
+    """A one-dimensional array of the field's dtype; the caller's own memory if it already is one."""
     dtype = DTYPES[base]
     if isinstance(value, (bytes, bytearray)):
         value = np.frombuffer(value, np.uint8) if value else ()
@@ -129,7 +129,7 @@ def _converted(where: str, base: str, source: Any) -> Any:
 
 
 def check_length(where: str, field: Field, count: int) -> None:
-    """ValueError where an array has not its fixed length or a sequence is over its bound."""
+    """Raises ValueError if an array does not have its fixed length, or a sequence is longer than its bound."""
     if field.kind == "array" and count != field.length:
         raise ValueError(f"{where}: needs exactly {field.length} values, got {count}")
     if field.kind == "sequence" and field.length and count > field.length:
@@ -137,7 +137,7 @@ def check_length(where: str, field: Field, count: int) -> None:
 
 
 def one_coercer(field: Field, where: str, nested: type | None) -> Callable[[Any], Any]:
-    """The function that turns one value into the field's type or raises, naming the field."""
+    """The function that converts one value to the field's type, or raises an error that names the field."""
     base = field.base
     if nested is not None:
         expected = nested
@@ -155,7 +155,7 @@ def one_coercer(field: Field, where: str, nested: type | None) -> Callable[[Any]
 
 
 def coercer(field: Field, owner: str, nested: type | None) -> Callable[[Any], Any]:
-    """The function that turns a value into what the field of message `owner` holds, or raises."""
+    """The function that converts a value to the type of the field of message `owner`, or raises."""
     where = f"{owner}.{field.name}"
     if field.kind == "one":
         return one_coercer(field, where, nested)
@@ -172,7 +172,7 @@ def coercer(field: Field, owner: str, nested: type | None) -> Callable[[Any], An
     def items(value: Any) -> list[Any]:
         if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
             raise _type_error(where, f"a sequence of {field.base}", value)
-        # A list stays the caller's own, so that later appends are seen; its items are checked again when sent.
+        # The caller's list is kept, not copied, so later appends count; its items are checked again when sent.
         result = value if isinstance(value, list) else list(value)
         for index, item in enumerate(result):
             result[index] = single(item)
@@ -183,7 +183,7 @@ def coercer(field: Field, owner: str, nested: type | None) -> Callable[[Any], An
 
 
 def default_factory(field: Field, nested: type | None) -> Callable[[], Any]:
-    """The function that makes the field's ROS default."""
+    """The function that returns the field's ROS default."""
     plain: dict[str, Callable[[], Any]] = {"string": str, "bool": bool, "byte": lambda: b"\0"}
     one = nested or plain.get(field.base, float if field.base in FLOATS else int)
     if field.kind == "one":

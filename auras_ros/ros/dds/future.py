@@ -1,4 +1,4 @@
-"""A result that comes later, as rclpy.task.Future; done-callbacks run where the result is set."""
+"""A result that comes later, as rclpy.task.Future; done-callbacks run in the thread that sets the result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Future:
         return self._cancelled
 
     def result(self) -> Any:
-        """The result, None while there is none; raises the exception that was set instead."""
+        """The result, or None while there is none; raises the exception if one was set instead."""
         if self._exception is not None:
             raise self._exception
         return self._result
@@ -42,7 +42,7 @@ class Future:
         self._finish(cancelled=True)
 
     def add_done_callback(self, callback: Callable[[Future], object]) -> None:
-        """Call callback(self) when done; at once where it is done already."""
+        """Call callback(self) when done; at once if it is done already."""
         with self._lock:
             if not self._done:
                 self._callbacks.append(callback)

@@ -1,7 +1,7 @@
-"""The ROS graph: the nodes of this participant, announced on ros_discovery_info, and everyone else's.
+"""The ROS graph: the nodes of this participant, announced on ros_discovery_info, and those of all others.
 
 The whole list is published again at each change, as rmw does. Endpoints of topics come from DDS's own
-built-in topics. What others announce is bounded (`announced`). Nothing here calls a user's callback.
+built-in topics. Announcements of others are bounded (`announced`). Nothing here calls a user's callback.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _READER_QOS = QoSProfile(history=HistoryPolicy.KEEP_ALL, durability=DurabilityPo
 _ALIVE = 0x10 | 0x0F  # alive instances, whatever their sample and view state
 _DEAD = 0x20 | 0x40 | 0x0F  # disposed, or without a writer
 _BATCH = 64
-_EVERYBODYS = {"ros_discovery_info", "rt/rosout", "rt/parameter_events"}  # topics that make nobody a partner
+_EVERYBODYS = {"ros_discovery_info", "rt/rosout", "rt/parameter_events"}  # topics that every ROS participant has
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class TopicEndpointInfo:
 
 
 class Graph:
-    """Local nodes and their endpoints, remote ones as far as they are known; safe from any thread."""
+    """Local nodes and their endpoints, and the known remote ones; thread-safe."""
 
     def __init__(self, participant: Participant) -> None:
         self._participant = participant
@@ -60,7 +60,7 @@ class Graph:
         return self._reader.closed
 
     def add_node(self, namespace: str, name: str) -> bool:
-        """Announce a node; False where this participant already has one of that name."""
+        """Announce a node. Returns False if this participant already has one of that name."""
         with self._lock:
             existed = (namespace, name) in self._local
             self._local.setdefault((namespace, name), ([], []))
@@ -73,7 +73,7 @@ class Graph:
             self._announce()
 
     def set_endpoints(self, namespace: str, name: str, readers: Iterable[bytes], writers: Iterable[bytes]) -> None:
-        """Announce which readers and writers a node has now, by gid."""
+        """Announce the readers and writers that a node has now, by gid."""
         with self._lock:
             self._local[namespace, name] = list(readers), list(writers)
             self._announce()
@@ -96,7 +96,7 @@ class Graph:
         self._writer.write(serialize(info))
 
     def execute(self) -> None:
-        """Take one announcement of another participant (the executor calls this when there is one)."""
+        """Take one announcement of another participant (the executor calls this if there is one)."""
         with self._lock:
             self._take()
 
@@ -108,8 +108,8 @@ class Graph:
             self._remote.put(announced.read(received.payload))
         except CdrError as error:
             self.ignored_count += 1
-            self._logger.warning(f"an announcement of nodes is ignored, said once: {error}", once=True)
-        if self._remote.full:  # whether or not anybody ever asks
+            self._logger.warning(f"an announcement of nodes is ignored (logged once): {error}", once=True)
+        if self._remote.full:  # even if nobody ever asks for the graph
             self._make_room()
         return True
 
@@ -118,7 +118,7 @@ class Graph:
         if self._remote.full and (count := self._remote.make_room(self._partners())):
             self.ignored_count += count
             text = (
-                f"more than {announced.MAX_SUM_BYTES} bytes of nodes are announced, said once: some have no name here"
+                f"more than {announced.MAX_SUM_BYTES} bytes of nodes are announced, so some have no name (logged once)"
             )
             self._logger.warning(text, once=True)
 
@@ -131,7 +131,7 @@ class Graph:
         self._remote.keep({participant for _, participant, _, _, _ in self._endpoints(dds.BUILTIN_PUBLICATION)})
 
     def _partners(self) -> set[bytes]:
-        """Participants with an endpoint on a topic that this one has, too."""
+        """Participants with an endpoint on a topic on which this one has an endpoint, too."""
         kinds, me = (dds.BUILTIN_PUBLICATION, dds.BUILTIN_SUBSCRIPTION), self._participant.gid
         mine = {topic for kind in kinds for _, whose, topic, _, _ in self._endpoints(kind) if whose == me}
         mine -= _EVERYBODYS
@@ -144,7 +144,7 @@ class Graph:
             return [(name, namespace) for namespace, name in self._local] + self._remote.nodes()
 
     def endpoints_of(self, topic: str, *, publishers: bool) -> list[TopicEndpointInfo]:
-        """The publishers or subscriptions of an absolute topic name, in this process and elsewhere."""
+        """The publishers or subscriptions of an absolute topic name, in this process and in others."""
         with self._lock:
             self._refresh()
             wanted, kind = names.dds_topic(topic), dds.BUILTIN_PUBLICATION if publishers else dds.BUILTIN_SUBSCRIPTION
@@ -193,7 +193,7 @@ class Graph:
 
 
 def _forget_dead(reader: int) -> None:
-    """Take what was said of endpoints that are gone: it would stay in the reader for as long as that lives."""
+    """Take the samples of deleted endpoints, which would otherwise stay in the reader as long as it exists."""
     samples, infos = (ct.c_void_p * _BATCH)(), (dds.SampleInfo * _BATCH)()
     count = _BATCH
     while count == _BATCH:

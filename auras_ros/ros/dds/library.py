@@ -1,6 +1,6 @@
-"""The functions of libddsc that this layer calls, declared once for ctypes and checked when imported.
+"""The functions of libddsc that this layer calls, declared once for ctypes and checked at import.
 
-Why: the Python binding of Cyclone DDS serialises in Python (92 ms for one image); the C library does not.
+Reason: the Python binding of Cyclone DDS serialises in Python (92 ms for one image); the C library does not.
 ctypes releases the GIL around every call. The topic descriptor and the serdata calls are private to libddsc,
 so the version is pinned and a missing symbol is reported by name.
 
@@ -71,7 +71,7 @@ class Endpoint(ct.Structure):
 
 
 def _library_path() -> Path:
-    """Where the wheel keeps libddsc, found without importing the wheel's Python side (it costs 0.3 s)."""
+    """The path of libddsc in the wheel, found without importing the wheel's Python part (which takes 0.3 s)."""
     spec = importlib.util.find_spec("cyclonedds")
     if spec is None or not spec.submodule_search_locations:
         raise ImportError(
@@ -96,7 +96,7 @@ def _load() -> ct.CDLL:
 
 
 def declare(library: Any, name: str, result: Any, *arguments: Any) -> Any:
-    """The named function with its types set; ImportError names the symbol and the pinned version if it lacks."""
+    """The named function with its types set. Raises ImportError, naming symbol and pinned version, if it is missing."""
     try:
         function = getattr(library, name)
     except AttributeError:
@@ -183,14 +183,14 @@ def status_reader(status: str) -> Any:
 
 
 def check(code: int, what: str) -> int:
-    """`code` itself, or DdsError naming `what` and libddsc's reason where it is negative."""
+    """Returns `code`. Raises DdsError, naming `what` and libddsc's reason, if it is negative."""
     if code < 0:
         raise DdsError(f"{what}: {strretcode(code).decode()} ({code})")
     return code
 
 
 def user_data_of(qos: int) -> bytes:
-    """The user data in a dds_qos_t, empty where there is none."""
+    """The user data in a dds_qos_t, empty if there is none."""
     value, size = ct.c_void_p(), ct.c_size_t()
     if not qget_userdata(qos, ct.byref(value), ct.byref(size)) or not value.value:
         return b""

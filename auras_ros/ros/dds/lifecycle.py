@@ -1,7 +1,7 @@
-"""A node with a life cycle, as rclpy.lifecycle: callbacks on each transition, services to ask for one.
+"""A node with a life cycle, as rclpy.lifecycle: a callback for each transition, and services to request one.
 
-A callback that raises or answers nonsense is logged with its traceback and counts as ERROR; a transition that
-the state does not have is refused. Neither ever leaves the executor's spin when it came by service.
+A callback that raises, or returns something else than a TransitionCallbackReturn, is logged and counts as ERROR; a
+transition that the state does not have is refused. If it was requested by service, neither makes spin raise.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CALLBACKS = {
 
 
 class LifecycleNode(Node):
-    """A managed node; subclasses override on_configure and its like, each called with the state before."""
+    """A managed node; subclasses override on_configure and the others, each called with the previous state."""
 
     def __init__(self, node_name: str, *, enable_communication_interface: bool = True, **kwargs: Any) -> None:
         super().__init__(node_name, **kwargs)
@@ -60,13 +60,13 @@ class LifecycleNode(Node):
             self.create_service(srv_type, f"~/{name}", srvtypes.answer(field, value))
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Succeeds, as the other ones do, where a subclass does not override it."""
+        """Succeeds, like the other callbacks, unless a subclass overrides it."""
         return TransitionCallbackReturn.SUCCESS
 
     on_cleanup = on_shutdown = on_activate = on_deactivate = on_error = on_configure
 
     def _change_state(self, wanted: int | str) -> TransitionCallbackReturn:
-        """What the callback of a transition answered. RCLError (a RuntimeError) where the state has no such one."""
+        """Returns the result of the transition's callback. Raises RCLError if the state has no such transition."""
         number, label = self._state_machine.current_state
         self._state_machine.trigger(wanted)
         before = LifecycleState(label=label, state_id=number)
@@ -82,32 +82,32 @@ class LifecycleNode(Node):
     trigger_deactivate = partialmethod(_change_state, "deactivate")
 
     def trigger_shutdown(self) -> TransitionCallbackReturn | None:
-        """Shut down from any primary state; None (and nothing done) where there is nothing to shut down."""
+        """Shut down from any primary state. Does nothing and returns None in any other state."""
         primary = self._state_machine.current_state[1] in ("unconfigured", "inactive", "active")
         return self._change_state("shutdown") if primary else None
 
     def _call(self, before: LifecycleState) -> TransitionCallbackReturn:
-        """What the current transition state's callback answers."""
+        """Returns the result of the current transition state's callback."""
         name = _CALLBACKS[self._state_machine.current_state[1]]
         callback: Callable[[LifecycleState], object] = getattr(self, name)
         try:
             answer = callback(before)
-        except Exception:  # noqa: BLE001  # whatever a user's callback raises is its answer
+        except Exception:  # noqa: BLE001  # any exception of a user's callback counts as ERROR
             self.get_logger().error(f"{name} raised, which counts as ERROR:\n{traceback.format_exc().rstrip()}")
             return TransitionCallbackReturn.ERROR
         if not isinstance(answer, TransitionCallbackReturn):
-            self.get_logger().error(f"{name} returned {answer!r}, no TransitionCallbackReturn: counts as ERROR")
+            self.get_logger().error(f"{name} returned {answer!r}, not a TransitionCallbackReturn: counts as ERROR")
             return TransitionCallbackReturn.ERROR
         return answer
 
     def _notify(self, transition: Transition) -> None:
-        if self._transition_events.endpoint.closed:  # the node outlives its context by this transition
+        if self._transition_events.endpoint.closed:  # the context has ended before this transition
             return
         event = self._transition_events.msg_type
         self._transition_events.publish(event(timestamp=self.get_clock().now_ns(), **_parts(transition)))
 
     def _on_change_state(self, request: Any, response: Any) -> Any:
-        """A label, where it is given, goes before the id (as rclpy)."""
+        """If a label is given, it takes precedence over the id (as rclpy)."""
         try:
             answer = self._change_state(request.transition.label or request.transition.id)
         except RCLError as error:

@@ -1,6 +1,6 @@
-"""The life cycle's states and transitions, as rcl_lifecycle numbers and names them.
+"""The life cycle's states and transitions, with the ids and labels of rcl_lifecycle.
 
-A table and a place in it: it runs no callback and knows no node. A transition that the current state does not
+A table and the current state: it runs no callback and knows no node. A transition that the current state does not
 have is refused and changes nothing.
 """
 
@@ -43,7 +43,7 @@ SUCCESS, FAILURE, ERROR = "transition_success", "transition_failure", "transitio
 
 
 class TransitionCallbackReturn(Enum):
-    """What a life-cycle callback answers; the values are lifecycle_msgs' TRANSITION_CALLBACK_*."""
+    """What a life-cycle callback returns; the values are lifecycle_msgs' TRANSITION_CALLBACK_*."""
 
     SUCCESS = 97
     FAILURE = 98
@@ -92,7 +92,7 @@ TRANSITIONS = (
 
 
 class StateMachine:
-    """The current state; `notify(transition)` is called after each change. Safe from any thread."""
+    """The current state; `notify(transition)` is called after each change. Thread-safe."""
 
     def __init__(self, notify: Callable[[Transition], None]) -> None:
         self._notify = notify
@@ -101,17 +101,17 @@ class StateMachine:
 
     @property
     def current_state(self) -> tuple[int, str]:
-        """Id and label; nodes written for rclpy read them here, because it has no public name for them."""
+        """Id and label; nodes written for rclpy read them here, because rclpy has no public name for them."""
         state = self.state
         return state.id, state.label
 
     def available_transitions(self) -> list[Transition]:
-        """What the current state allows."""
+        """The transitions that the current state allows."""
         state = self.state
         return [transition for transition in TRANSITIONS if transition.start is state]
 
     def trigger(self, wanted: int | str) -> None:
-        """Go through the current state's transition of that id or label; RCLError where it has none."""
+        """Do the current state's transition of that id or label. Raises RCLError if it has none."""
         with self._lock:
             available = self.available_transitions()
             for transition in available:

@@ -1,9 +1,8 @@
 """Logging as ROS prints it: severity, time, name, on stderr, with throttling per call site.
 
-Logging never raises: a line that cannot be written is counted (`unwritten`). That it makes nobody wait is the stream's
-matter (`auras_ros.output`, which the nodes put in its place). A logger that belongs to a node, or is a child of one
-that does, also goes to that node's sink (`rosout.py`). A thread that may wait for nothing hands its lines to another
-one (`divert`).
+Logging never raises: a line that cannot be written is counted (`unwritten`). Not blocking is the stream's job (the
+nodes replace it by that of `auras_ros.output`). Lines of a node's logger, and of its children, also go to that node's
+sink (`rosout.py`). A thread that must never wait hands its lines to another thread (`divert`).
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class LoggingSeverity(IntEnum):
 
 @dataclass(frozen=True)
 class LogRecord:
-    """One line that was logged, with the place in the code."""
+    """One logged line, with its place in the code."""
 
     stamp_ns: int
     severity: LoggingSeverity
@@ -45,19 +44,19 @@ Sink = Callable[[LogRecord], object]
 _sinks: dict[str, Sink] = {}
 _diverted: dict[str, Sink] = {}
 _stderr_enabled = True
-unwritten = 0  # lines that stderr did not take
+unwritten = 0  # lines that could not be written to stderr
 _levels: dict[str, LoggingSeverity] = {"": LoggingSeverity.INFO}
 _lock = threading.Lock()
 _COLORS = {10: "32", 20: "0", 30: "33", 40: "31", 50: "31"}
 
 
 def set_logger_level(name: str, level: LoggingSeverity) -> None:
-    """The least severity that logger `name` and its children print; '' is the root of all."""
+    """The lowest severity that logger `name` and its children print; '' is the root logger."""
     _levels[name] = LoggingSeverity(level)
 
 
 def enable_stderr(enabled: bool) -> None:
-    """Whether lines are printed at all; sinks get them in any case."""
+    """Whether lines are printed; sinks always get them."""
     global _stderr_enabled
     _stderr_enabled = enabled
 
@@ -68,13 +67,13 @@ def add_sink(name: str, sink: Sink) -> None:
 
 
 def remove_sink(name: str, sink: Sink) -> None:
-    """Undo add_sink, unless another one has taken the name since."""
+    """Undo add_sink, unless another sink has replaced it since."""
     if _sinks.get(name) is sink:
         del _sinks[name]
 
 
 def _nearest(values: Mapping[str, _Value], name: str) -> _Value | None:
-    """That of the logger or of its nearest ancestor that has one."""
+    """The value of the logger, or of its nearest ancestor that has one."""
     while name:
         if value := values.get(name):
             return value
@@ -88,7 +87,7 @@ def effective_level(name: str) -> LoggingSeverity:
 
 
 def parse_level(text: str) -> LoggingSeverity:
-    """'debug' … 'fatal' in either case; ValueError names the text otherwise."""
+    """The level of 'debug' … 'fatal', in lower or upper case. Raises ValueError, naming the text, otherwise."""
     aliases = {"WARNING": "WARN"}
     upper = aliases.get(text.upper(), text.upper())
     if upper not in LoggingSeverity.__members__:
@@ -107,7 +106,7 @@ def _print(record: LogRecord) -> None:
         with _lock:
             stream.write(line + "\n")
             stream.flush()
-    except (AttributeError, OSError, ValueError):  # no stderr, none that can be written, a closed one
+    except (AttributeError, OSError, ValueError):  # stderr is missing, not writable or closed
         unwritten += 1
 
 
@@ -120,7 +119,7 @@ def say(record: LogRecord) -> None:
 
 
 class RcutilsLogger:
-    """A named logger; a name's dots make a hierarchy of levels."""
+    """A named logger; dots in the name form a hierarchy of levels."""
 
     def __init__(self, name: str = "") -> None:
         self.name = name
@@ -130,7 +129,7 @@ class RcutilsLogger:
         set_logger_level(self.name, level)
 
     def divert(self, take: Callable[[Sink, LogRecord], object] | None) -> None:
-        """Call `take(say, record)` in place of saying a line of this name: whoever takes it calls say(record), in a
+        """Call `take(say, record)` instead of printing a line of this name; `take` must have say(record) called in a
         thread that may wait. None ends it."""
         if take is None:
             _diverted.pop(self.name, None)
@@ -141,7 +140,7 @@ class RcutilsLogger:
         self, message: object, severity: LoggingSeverity, *,
         throttle_duration_sec: float | None = None, once: bool = False, skip_first: bool = False,
     ) -> bool:  # fmt: skip
-        """Print one line; throttled, once and skip_first count per call site. True where it was printed."""
+        """Print one line; throttle, once and skip_first count per call site. Returns whether it was printed."""
         if severity < effective_level(self.name):
             return False
         frame = sys._getframe(1)
@@ -167,7 +166,7 @@ class RcutilsLogger:
         self._last[site] = now
         return True
 
-    # A partial method has no frame of its own, so that the place in the code is that of whoever logs.
+    # A partial method has no frame of its own, so the place in the code is the caller's.
     debug = partialmethod(log, severity=LoggingSeverity.DEBUG)
     info = partialmethod(log, severity=LoggingSeverity.INFO)
     warn = warning = partialmethod(log, severity=LoggingSeverity.WARN)

@@ -1,7 +1,7 @@
-"""Message classes shaped like rclpy's, made from rosbags' Jazzy definitions when first asked for.
+"""Message classes with rclpy's interface, made from rosbags' Jazzy definitions at their first use.
 
-A message has every field with its ROS default, takes keyword arguments, and converts or refuses what is
-assigned. `serialize` and `deserialize` are the whole codec. It never touches the transport.
+A message has every field with its ROS default, takes keyword arguments, and converts or refuses assigned
+values. `serialize` and `deserialize` are the whole codec. Nothing here uses the transport.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _field(name: str, description: Any) -> Field:
 def message_type(ros_type: str) -> Any:
     """The class of 'package/msg/Name' (or of a service's '…_Request', '…_Response').
 
-    Raises KeyError naming the type where it is not among the definitions.
+    Raises KeyError, naming the type, if it has no definition.
     """
     if ros_type not in STORE.fielddefs:
         raise KeyError(f"no definition of {ros_type}: rosbags' Jazzy types have none")
@@ -156,9 +156,9 @@ def serialize_bytes(message: Any) -> bytes:
 
 
 def deserialize(payload: memoryview | bytes, ros_type: str) -> Any:
-    """The message in a payload; numeric arrays are read-only views on it where it is read-only.
+    """The message in a payload; numeric arrays are views on it, read-only if the payload is.
 
-    Raises CdrError where the payload is not exactly one message of that type.
+    Raises CdrError if the payload is not exactly one message of that type.
     """
     view = memoryview(payload)
     order = cdr.byte_order(view)
@@ -174,5 +174,5 @@ def deserialize(payload: memoryview | bytes, ros_type: str) -> Any:
 
 
 def deserialize_message(serialized_message: memoryview | bytes, message_type: Any) -> Any:
-    """The message in its bytes, as rclpy.serialization has it. Raises CdrError."""
+    """The message in these bytes, as rclpy.serialization. Raises CdrError."""
     return deserialize(serialized_message, message_type._ros_type)

@@ -1,6 +1,6 @@
-"""ROS 2 names: validation, expansion, remapping, and what a name is called on DDS.
+"""ROS 2 names: validation, expansion, remapping, and the DDS names.
 
-Follows the published rules for topic, service, node and namespace names. It never talks to the middleware.
+Follows the published rules for topic, service, node and namespace names. It never calls the middleware.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class InvalidNameError(ValueError):
 
 @dataclass(frozen=True)
 class Remap:
-    """One rule `[node:]source:=target`; node is None where the rule holds for every node of the process."""
+    """One rule `[node:]source:=target`; node is None if the rule holds for every node of the process."""
 
     node: str | None
     source: str
@@ -28,7 +28,7 @@ class Remap:
 
 
 def check_node_name(name: str) -> str:
-    """`name` where it is a valid node name (one token)."""
+    """Returns `name` if it is a valid node name (one token). Raises InvalidNameError."""
     if not _TOKEN.match(name):
         raise InvalidNameError(f"node name {name!r}: letters, digits and _ only, not beginning with a digit")
     if len(name) > MAX_NAME_LENGTH:
@@ -62,14 +62,14 @@ def _check_tokens(absolute: str, what: str, shown: str) -> None:
             raise InvalidNameError(f"{what} {shown!r}: must not contain //")
         if not _TOKEN.match(token):
             raise InvalidNameError(
-                f"{what} {shown!r}: {token!r} may hold letters, digits and _ only, not beginning with a digit"
+                f"{what} {shown!r}: {token!r} may contain letters, digits and _ only, not beginning with a digit"
             )
 
 
 def expand(name: str, namespace: str, node: str, what: str = "topic") -> str:
     """The absolute name of a relative, private (~/…) or absolute one, with {node}, {ns} filled in.
 
-    Raises InvalidNameError naming the part that breaks a rule.
+    Raises InvalidNameError, naming the part that breaks a rule.
     """
     if not name:
         raise InvalidNameError(f"{what} name must not be empty")

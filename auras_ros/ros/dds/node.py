@@ -1,7 +1,7 @@
 """The node: names, publishers, subscriptions, services, clients, timers and parameters, as rclpy's Node.
 
-It creates things and looks after their end; the executor runs them. What rclpy gives every node besides, the
-parameter services, /parameter_events and /rosout, is built from the same parts.
+It creates entities and closes them; the executor runs them. The parameter services, /parameter_events and /rosout,
+which rclpy gives every node, are built from the same parts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .timesource import TimeSource
 if TYPE_CHECKING:
     from .executor import SingleThreadedExecutor, Waitable
 
-_KINDS = (Timer, Service, Client, Subscription, Publisher)  # what a node makes, as it ends them
+_KINDS = (Timer, Service, Client, Subscription, Publisher)  # what a node creates, in the order in which they are closed
 _Made = TypeVar("_Made", Publisher, Subscription, Service, Client, Timer)
 
 
@@ -110,7 +110,7 @@ class Node(NodeParameters):
         yield from list(self._entities[Timer])
 
     def waitables(self) -> Iterator[Waitable]:
-        """What an executor has to watch for this node."""
+        """The entities that an executor has to watch for this node."""
         for kind in (Subscription, Service, Client):
             yield from list(self._entities[kind])
         with_events = [made for kind in (Publisher, Subscription, Service) for made in self._entities[kind]]
@@ -165,8 +165,8 @@ class Node(NodeParameters):
         self, msg_type: Any, topic: str, callback: Callable[..., object], qos_profile: QoSProfile | int, *,
         callback_group: object = None, event_callbacks: SubscriptionEventCallbacks | None = None, raw: bool = False,
     ) -> Subscription:  # fmt: skip
-        """Call `callback(message)`, or `callback(message, info)`, for what is published on a topic; raw: for the
-        bytes of each message as they came."""
+        """Call `callback(message)` or `callback(message, info)` for each message on a topic; raw: with the bytes of
+        the message as received."""
         made = Subscription(
             self._entity_owner, msg_type, self.resolve_topic_name(topic), callback, QoSProfile.coerce(qos_profile),
             event_callbacks or SubscriptionEventCallbacks(), raw,
@@ -193,7 +193,7 @@ class Node(NodeParameters):
         self, timer_period_sec: float, callback: Callable[[], object], callback_group: object = None,
         clock: Clock | None = None, autostart: bool = True,
     ) -> Timer:  # fmt: skip
-        """Call `callback()` every timer_period_sec of `clock` (the node's own unless given)."""
+        """Call `callback()` every timer_period_sec of `clock` (default: the node's)."""
         made = Timer(callback, int(timer_period_sec * 1e9), clock or self._clock)
         if not autostart:
             made.cancel()
@@ -208,7 +208,7 @@ class Node(NodeParameters):
         return made
 
     def _changed(self, made: object) -> None:
-        """Announce endpoints that came or went, and have the executor look again."""
+        """Announce new and deleted endpoints, and make the executor read the node's entities again."""
         if not isinstance(made, Timer) and self.context.ok() and not self._destroyed:
             pairs = [*self._entities[Service], *self._entities[Client]]
             readers = [s.endpoint.gid for s in self._entities[Subscription]] + [pair.reader.gid for pair in pairs]

@@ -19,7 +19,7 @@ _FIELDS = (
 
 @dataclass(frozen=True, init=False)
 class Parameter:
-    """A named, typed value; the type follows from the value where it is not given."""
+    """A named, typed value; if no type is given, it is that of the value."""
 
     class Type(Enum):
         NOT_SET = 0
@@ -35,7 +35,7 @@ class Parameter:
 
         @classmethod
         def from_parameter_value(cls, value: Any) -> Parameter.Type:
-            """The type of a Python value; TypeError where a parameter cannot hold it."""
+            """The type of a Python value. Raises TypeError if a parameter cannot hold it."""
             if value is None:
                 return cls.NOT_SET
             scalar = cls._of_scalar(value)
@@ -61,7 +61,7 @@ class Parameter:
             return None
 
         def check(self, value: Any) -> bool:
-            """True where `value` is of this type; an empty list is of every array type."""
+            """Whether `value` is of this type; an empty list is of every array type."""
             if self is Parameter.Type.NOT_SET:
                 return value is None
             if isinstance(value, (list, tuple)) and not value:

@@ -1,4 +1,4 @@
-"""When a value fits a parameter: its type and its range, by the descriptor. Nothing here holds a value."""
+"""Whether a value fits a parameter: type and range, as the descriptor says. Nothing here stores a value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TYPES = Parameter.Type
 
 
 def kind(name: str, value: Any) -> Parameter.Type:
-    """The type of a value; InvalidParameterTypeException where a parameter cannot hold it."""
+    """The type of a value. Raises InvalidParameterTypeException if a parameter cannot hold it."""
     try:
         return Parameter.Type.from_parameter_value(value)
     except TypeError as error:
@@ -19,7 +19,7 @@ def kind(name: str, value: Any) -> Parameter.Type:
 
 
 def typed(name: str, value: Any, static: Parameter.Type, descriptor: Any) -> Parameter:
-    """The parameter of a declaration; InvalidParameterTypeException where the value is not of the static type."""
+    """The declared parameter. Raises InvalidParameterTypeException if the value is not of the static type."""
     if value is None:
         return Parameter(name)
     if descriptor.dynamic_typing or static is _TYPES.NOT_SET:
@@ -33,7 +33,7 @@ def typed(name: str, value: Any, static: Parameter.Type, descriptor: Any) -> Par
 
 
 def type_refusal(parameter: Parameter, descriptor: Any) -> str:
-    """Why the value is not of the declared type, empty where it is."""
+    """Why the value is not of the declared type, empty if it is."""
     if descriptor.dynamic_typing or descriptor.type in (0, parameter.type_.value):
         return ""
     wanted = Parameter.Type(descriptor.type)
@@ -43,7 +43,7 @@ def type_refusal(parameter: Parameter, descriptor: Any) -> str:
 
 
 def range_refusal(parameter: Parameter, descriptor: Any) -> str:
-    """Why the value is outside its descriptor's range, empty where it is not."""
+    """Why the value is outside its descriptor's range, empty if it is not."""
     if parameter.type_ is _TYPES.INTEGER:
         ranges, tolerance = descriptor.integer_range, 0.0
     elif parameter.type_ is _TYPES.DOUBLE:

@@ -1,7 +1,7 @@
-"""A node's parameters, with the methods that rclpy gives a node for them: declared before use, typed, ranged, and
-changed only where every callback agrees.
+"""A node's parameters, with the methods of rclpy's nodes: declared before use, with type and range, and changed only
+if every callback agrees.
 
-A refused set leaves every value as it was. What changed is told to `changed`.
+If setting is refused, every value stays as it was. Changes are reported to `changed`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COPIED = ("description", "additional_constraints", "read_only", "dynamic_typing
 
 @dataclass
 class Changes:
-    """One set or declaration: parameters that got their first value, another one, or none any more."""
+    """The result of one set or declaration: parameters with their first value, with another value, and deleted ones."""
 
     new: list[Parameter] = field(default_factory=list)
     changed: list[Parameter] = field(default_factory=list)
@@ -37,18 +37,18 @@ class Changes:
 
 
 def refused(reason: str = "") -> Any:
-    """A SetParametersResult: successful without a reason."""
+    """A SetParametersResult: successful if there is no reason."""
     return message_type("rcl_interfaces/msg/SetParametersResult")(successful=not reason, reason=reason)
 
 
 class NodeParameters:
-    """Mixed into Node: declared parameters with their descriptors, the overrides waiting for declaration, and set
-    callbacks. Its attributes have long names, because nodes add theirs beside them."""
+    """Mixed into Node: declared parameters with their descriptors, the given overrides, and set callbacks. Its
+    attributes have long names, because subclasses of Node add their own."""
 
     def _init_parameters(
         self, overrides: dict[str, Any], changed: Callable[[Changes], None], allow_undeclared: bool
     ) -> None:
-        # What was given at the start, declared or not; rclpy keeps it under this name.
+        # The parameters given at the start, declared or not; rclpy keeps them under this name.
         self._parameter_overrides = {name: Parameter(name, value=value) for name, value in overrides.items()}
         self._parameter_callbacks: list[SetCallback] = []
         self._parameters_changed, self._allow_undeclared = changed, allow_undeclared
@@ -62,7 +62,7 @@ class NodeParameters:
         """Declare one parameter; `value` is a default, a Parameter.Type without one, or None (dynamic typing).
 
         Raises ParameterAlreadyDeclaredException, InvalidParameterTypeException (an override of another type) or
-        InvalidParameterValueException (out of range, or refused by a callback), and declares nothing then.
+        InvalidParameterValueException (out of range, or refused by a callback); then nothing is declared.
         """
         if not isinstance(name, str) or not name:
             raise InvalidParameterValueException(f"parameter name {name!r} must be a non-empty string")
@@ -74,7 +74,7 @@ class NodeParameters:
             if not ignore_override and name in self._parameter_overrides:
                 source = self._parameter_overrides[name].value
             parameter = typed(name, source, static, made)
-            # Callbacks may look at the parameter, which has no value yet.
+            # Callbacks may read the parameter, which has no value yet.
             self._parameter_descriptors[name], self._parameter_values[name] = made, Parameter(name)
             reason = "refused by a callback that raised"
             try:
@@ -96,7 +96,7 @@ class NodeParameters:
         return name in self._parameter_values
 
     def get_parameter(self, name: str) -> Parameter:
-        """The parameter; raises where it is not declared, or declared with a type and never given a value."""
+        """The parameter. Raises if it is not declared, or if it was declared with a type and has no value yet."""
         with self._parameter_lock:
             parameter, descriptor = self._declared(name)
             if parameter.type_ is _TYPES.NOT_SET and not descriptor.dynamic_typing:
@@ -104,13 +104,13 @@ class NodeParameters:
             return parameter
 
     def get_parameter_or(self, name: str, alternative_value: Parameter | None = None) -> Parameter:
-        """The parameter, or the alternative where it is not declared or has no value."""
+        """The parameter, or the alternative if it is not declared or has no value."""
         if self.has_parameter(name) and self.get_parameter_type(name):
             return self.get_parameter(name)
         return alternative_value if alternative_value is not None else Parameter(name)
 
     def get_parameter_type(self, name: str) -> int:
-        """The number of the value's Parameter.Type, 0 where it has none yet (as rclpy)."""
+        """The number of the value's Parameter.Type, 0 if it has no value yet (as rclpy)."""
         return int(self._declared(name)[0].type_.value)
 
     def describe_parameter(self, name: str) -> Any:
@@ -120,7 +120,7 @@ class NodeParameters:
     def list_parameters(self, prefixes: Sequence[str], depth: int) -> Any:
         """The rcl_interfaces/ListParametersResult of names under any prefix, `depth` levels deep (0: all).
 
-        As rclpy: a prefix names itself and what lies below it; without prefixes every name is meant.
+        As rclpy: a prefix selects the parameter of that name and all below it; no prefixes select every name.
         """
         if depth < 0:
             raise ValueError(f"list_parameters: depth {depth} is negative")
@@ -136,13 +136,13 @@ class NodeParameters:
         return result
 
     def set_parameters(self, parameter_list: Sequence[Parameter]) -> list[Any]:
-        """Set one after another; a SetParametersResult each. A refused one keeps its old value."""
+        """Set one after another; returns a SetParametersResult for each. A refused one keeps its old value."""
         for parameter in parameter_list:
             self._declared(parameter.name)
         return [self.set_parameters_atomically([parameter]) for parameter in parameter_list]
 
     def set_parameters_atomically(self, parameter_list: Sequence[Parameter]) -> Any:
-        """All of them or none: a SetParametersResult with the first reason where it is refused."""
+        """Set all of them or none. Returns a SetParametersResult, with the first reason if it is refused."""
         with self._parameter_lock:
             wanted = list(parameter_list)
             for parameter in wanted:
@@ -153,7 +153,7 @@ class NodeParameters:
             return refused(reason)
 
     def add_on_set_parameters_callback(self, callback: SetCallback) -> None:
-        """Have `callback(parameters) -> SetParametersResult` agree before a set; the newest is asked first."""
+        """Call `callback(parameters) -> SetParametersResult`, which may refuse, before each set; the newest first."""
         self._parameter_callbacks.insert(0, callback)
 
     def _declared(self, name: str) -> tuple[Parameter, Any]:
@@ -166,7 +166,7 @@ class NodeParameters:
             return self._parameter_values[name], self._parameter_descriptors[name]
 
     def _store_parameters(self, parameters: list[Parameter], *, keep_unset: bool) -> None:
-        """Take agreed values; one without a value deletes its parameter unless it is being declared."""
+        """Store accepted values; one without a value deletes its parameter, unless it is being declared."""
         changes = Changes()
         for parameter in parameters:
             name = parameter.name
@@ -182,9 +182,9 @@ class NodeParameters:
         self._parameters_changed(changes)
 
     def _fitted_parameter(self, parameter: Parameter) -> Parameter:
-        """The parameter in its declared type; a dynamic one's descriptor takes the type of the value."""
+        """The parameter with its declared type; if it is dynamic, its descriptor gets the type of the value."""
         name, kind_of_value = parameter.name, parameter.type_
-        if name not in self._parameter_descriptors:  # undeclared ones are allowed, or this very set deleted it
+        if name not in self._parameter_descriptors:  # undeclared ones are allowed, or this same set deleted it
             self._parameter_descriptors[name] = _described(name, None, None)[0]
         descriptor = self._parameter_descriptors[name]
         if descriptor.dynamic_typing:
@@ -209,7 +209,7 @@ class NodeParameters:
 
 
 def _described(name: str, value: Any, descriptor: Any) -> tuple[Any, Parameter.Type]:
-    """A parameter's own copy of its descriptor, and its static type (NOT_SET where it is dynamic)."""
+    """A parameter's own copy of its descriptor, and its static type (NOT_SET if it is dynamic)."""
     made = message_type("rcl_interfaces/msg/ParameterDescriptor")(name=name)
     if descriptor is not None:
         for copied in _COPIED:
@@ -221,7 +221,7 @@ def _described(name: str, value: Any, descriptor: Any) -> tuple[Any, Parameter.T
     static = value if isinstance(value, Parameter.Type) else kind(name, value)
     if made.dynamic_typing:
         if isinstance(value, Parameter.Type):
-            raise ValueError(f"parameter {name}: dynamic typing and a type were both asked for")
+            raise ValueError(f"parameter {name}: both dynamic typing and a type are given")
         return made, _TYPES.NOT_SET
     if static is _TYPES.NOT_SET:
         raise ValueError(f"parameter {name}: needs a default, a type, or a descriptor with dynamic_typing")

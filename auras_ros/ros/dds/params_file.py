@@ -1,6 +1,6 @@
 """Parameter files and parameter values in YAML, as rcl reads them.
 
-It turns text into (node pattern, name, value) rules and matches patterns; it never touches a node.
+It converts text to (node pattern, name, value) rules and matches patterns; it never uses a node.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def parse_value(text: str, where: str) -> Any:
 
 
 def check_value(value: Any, where: str) -> Any:
-    """`value` where a parameter can hold it; ParametersFileError names the entry otherwise."""
+    """Returns `value` if a parameter can hold it. Raises ParametersFileError, naming the entry, otherwise."""
     if isinstance(value, list):
         kinds = {type(item) for item in value}
         if len(kinds) > 1 or not kinds <= {bool, int, float, str}:
@@ -48,7 +48,7 @@ def check_value(value: Any, where: str) -> Any:
         for item in value:
             check_value(item, where)
     elif not isinstance(value, (bool, int, float, str)):
-        raise ParametersFileError(f"{where}: {value!r} is no parameter value"[:300])
+        raise ParametersFileError(f"{where}: {value!r} is not a parameter value"[:300])
     elif isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise ParametersFileError(f"{where}: {value} does not fit 64 bits")
     return value
@@ -73,12 +73,12 @@ def load(path: str | Path) -> list[ParameterRule]:
 
 def _nodes(tree: Any, prefix: str, where: str) -> Iterator[ParameterRule]:
     if not isinstance(tree, dict):
-        missing = f"{prefix}: {SECTION} is missing, or stands too low" if prefix else "the top level is not a mapping"
+        missing = f"{prefix}: {SECTION} is missing, or too deep" if prefix else "the top level is not a mapping"
         raise ParametersFileError(f"parameter file {where}: {missing}")
     for key, below in tree.items():
         if key == SECTION:
             if not prefix:
-                raise ParametersFileError(f"parameter file {where}: {SECTION} stands under no node name")
+                raise ParametersFileError(f"parameter file {where}: {SECTION} is not below a node name")
             yield from _values(below, prefix, "", where)
         else:
             yield from _nodes(below, f"{prefix}/{str(key).strip('/')}", where)
@@ -96,7 +96,7 @@ def _values(tree: Any, pattern: str, prefix: str, where: str) -> Iterator[Parame
 
 
 def matches(pattern: str, fully_qualified_name: str) -> bool:
-    """True where a node's full name fits: `*` is one token, `**` any number; no slash means any namespace."""
+    """Whether a node's full name matches: `*` is one token, `**` any number; no slash means any namespace."""
     if "/" not in pattern and "*" not in pattern:
         return fully_qualified_name.rsplit("/", 1)[1] == pattern
     expression = ""
@@ -106,7 +106,7 @@ def matches(pattern: str, fully_qualified_name: str) -> bool:
 
 
 def overrides_for(rules: tuple[ParameterRule, ...], fully_qualified_name: str) -> dict[str, Any]:
-    """Name → value for one node; later rules win, but none of them over one of the node's own name: rclpy takes the
+    """Name → value for one node; later rules win, but one with the node's own name wins over wildcards: rclpy applies
     wildcards first, and a `-p name:=value` of the command line is one."""
     mine = [rule for rule in rules if matches(rule.pattern, fully_qualified_name)]
     return {rule.name: rule.value for rule in sorted(mine, key=lambda rule: "*" not in rule.pattern)}

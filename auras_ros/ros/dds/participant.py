@@ -1,7 +1,7 @@
-"""One DDS participant per context: its domain, its topics, and an orderly end.
+"""One DDS participant per context: its domain, its topics, and its deletion.
 
-Everything is deleted from here, endpoints first, so that no thread holds a pointer into a deleted domain.
-It knows nothing of ROS beyond the enclave that a participant announces.
+Everything is deleted here, endpoints first, so that no thread holds a pointer into a deleted domain.
+It knows nothing about ROS except the enclave that a participant announces.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from . import discovery, loopback, names
 from . import library as dds
 from .qos import dds_qos
 
-# One octet at offset 0, then the end: the rest of a payload is carried and not looked at.
+# One octet at offset 0, then the end: the rest of a payload is transferred without being interpreted.
 _OPAQUE_OPS = (ct.c_uint32 * 3)(0x01010000, 0, 0)
 
 
@@ -49,7 +49,8 @@ class _Domains:
 
 
 def _create_domain(domain_id: int) -> int:
-    """A domain as the environment says. Its sockets are kept from the network before it has a participant."""
+    """A domain, configured by the environment. Its sockets are bound to `lo`, if they must be, before it has a
+    participant."""
     try:
         discovery.check_peers()
     except OSError as error:
@@ -59,14 +60,14 @@ def _create_domain(domain_id: int) -> int:
     handle: int = dds.create_domain(domain_id, text or None)
     if handle < 0 and (given := os.environ.get("CYCLONEDDS_URI", "")):
         raise discovery.ConfigurationError(
-            f"CYCLONEDDS_URI is {given[:200]!r}, which Cyclone DDS refuses; the line above says why"
+            f"CYCLONEDDS_URI is {given[:200]!r}, which Cyclone DDS refuses; the line above has the reason"
         )
     dds.check(handle, f"domain {domain_id}")
     return _kept_on_loopback(handle, domain_id, before)
 
 
 def _create_participant(domain_id: int) -> int:
-    """A participant; a CYCLONEDDS_URI may give each one a socket of its own (ManySocketsMode)."""
+    """A participant; a CYCLONEDDS_URI may give each one its own socket (ManySocketsMode)."""
     before = loopback.sockets()
     with dds_qos(user_data=b"enclave=/;") as qos:
         handle = dds.check(dds.create_participant(domain_id, qos, None), f"domain {domain_id}")
@@ -74,16 +75,16 @@ def _create_participant(domain_id: int) -> int:
 
 
 def _kept_on_loopback(handle: int, domain_id: int, before: dict[str, int]) -> int:
-    """`handle`, whose sockets were opened after `before` and are kept from the network where the range says so. Where
-    that cannot be done it is deleted, and ConfigurationError says why."""
+    """Returns `handle`, after binding its sockets (those opened after `before`) to `lo` if the range requires it. If
+    that fails, deletes the handle and raises ConfigurationError with the reason."""
     try:
         if discovery.loopback_alone():
             loopback.tie(before)
     except OSError as error:
         dds.delete(handle)
         raise discovery.ConfigurationError(
-            f"domain {domain_id}: LOCALHOST was asked for and cannot be kept: {error}"
-        ) from None  # a kernel's no, whatever its number: it will not pass
+            f"domain {domain_id}: LOCALHOST is set and cannot be ensured: {error}"
+        ) from None  # the kernel refused, whatever the errno: trying again does not help
     return handle
 
 
@@ -91,7 +92,7 @@ _DOMAINS = _Domains()
 
 
 class Participant:
-    """A participant with one publisher and one subscriber; endpoints register here to be closed with it."""
+    """A participant with one publisher and one subscriber; endpoints register here to be closed before it."""
 
     def __init__(self, domain_id: int) -> None:
         self.domain_id = domain_id
@@ -110,7 +111,7 @@ class Participant:
         self.gid = guid(self.ref)
 
     def topic(self, name: str, ros_type: str) -> int:
-        """The topic entity of a DDS topic name and a ROS type, created once."""
+        """The topic entity for a DDS topic name and a ROS type, created once."""
         with self._lock:
             if self.closed:
                 raise dds.DdsError(f"topic {name}: the context is shut down")

@@ -1,6 +1,6 @@
 """Publishers and subscriptions: a topic, a message type, a writer or reader, and its events.
 
-A payload that is no message of the topic's type is ignored, counted and logged now and then; it never reaches
+A payload that is not a message of the topic's type is ignored, counted and logged at intervals; it never reaches
 the callback and never stops the executor.
 """
 
@@ -25,7 +25,7 @@ LOG_PERIOD_S = 5.0
 
 
 def ros_type_of(msg_type: Any) -> str:
-    """'package/msg/Name' of a message class; TypeError for anything else."""
+    """'package/msg/Name' of a message class. Raises TypeError for anything else."""
     if not (isinstance(msg_type, type) and issubclass(msg_type, Message)):
         raise TypeError(f"{msg_type!r} is not a message class of auras_ros.ros.msg")
     return msg_type._ros_type
@@ -33,16 +33,16 @@ def ros_type_of(msg_type: Any) -> str:
 
 @dataclass(frozen=True)
 class Owner:
-    """What a node makes its entities with."""
+    """What a node's entities need from it."""
 
     participant: Participant
     logger: RcutilsLogger
 
 
 class Receiver:
-    """Takes one payload for each turn of the executor. One that cannot be read is counted, said now and then, and left.
+    """Takes one payload each time the executor runs it. An unreadable one is counted, logged at intervals and ignored.
 
-    Subclasses read it (CdrError: it is none of theirs) and handle what was read, in the executor's thread.
+    Subclasses decode it (CdrError: not a valid payload) and handle the result, in the executor's thread.
     """
 
     def __init__(self, owner: Owner, reader: Reader, name: str) -> None:
@@ -56,7 +56,7 @@ class Receiver:
         return self._reader.closed
 
     def execute(self) -> None:
-        """Take one payload and handle it; what a user's callback raises propagates."""
+        """Take one payload and handle it; an exception of a user's callback propagates."""
         received = self._reader.take()
         if received is None:
             return
@@ -94,9 +94,9 @@ class Publisher:
         return self.topic_name
 
     def publish(self, msg: Any) -> None:
-        """Send one message, or bytes as they are: a serialised message, or what pretends to be one.
+        """Send one message, or bytes unchanged: a serialised message, valid or not.
 
-        TypeError for another type, DdsError (a RuntimeError) after shutdown and for what libddsc does not carry.
+        Raises TypeError for another type, DdsError (a RuntimeError) after shutdown or if libddsc refuses the payload.
         """
         if isinstance(msg, bytes):
             self.endpoint.write([msg])
@@ -111,7 +111,7 @@ class Publisher:
         return self.endpoint.matched_count()
 
     def assert_liveliness(self) -> None:
-        """Say that the publisher is alive, where its liveliness is MANUAL_BY_TOPIC."""
+        """Signal that the publisher is alive, if its liveliness is MANUAL_BY_TOPIC."""
         check(assert_liveliness(self.endpoint.ref), f"liveliness of {self.topic_name}")
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class Publisher:
 
 
 def wants_info(callback: Callable[..., object]) -> bool:
-    """Whether a callback takes (message, info), as rclpy finds out. TypeError where it takes neither form."""
+    """Whether a callback takes (message, info), found as in rclpy. Raises TypeError if it takes neither form."""
     signature = inspect.signature(callback)
     for count in (1, 2):
         try:
@@ -131,10 +131,10 @@ def wants_info(callback: Callable[..., object]) -> bool:
 
 
 class Subscription(Receiver):
-    """Calls `callback(message)` or `callback(message, info)`, one message for each turn of the executor.
+    """Calls `callback(message)` or `callback(message, info)`, with one message each time the executor runs it.
 
-    raw: the callback is given the payload as it came, bytes-like and read-only. info: `source_timestamp` (ns) as in
-    rclpy, and `publisher_gid` (16 bytes) where the publisher is still known.
+    raw: the callback gets the payload as received, bytes-like and read-only. info: `source_timestamp` (ns) as in
+    rclpy, and `publisher_gid` (16 bytes) if the publisher is still known.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""Quality of service: rclpy's profile and enums, and the DDS policies that rmw_cyclonedds makes of them.
+"""Quality of service: rclpy's profile and enums, and the DDS policies to which rmw_cyclonedds maps them.
 
-It never decides a profile for anyone: presets are ROS's own.
+It chooses no profile: the presets are those of ROS.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class QoSPolicyKind(IntEnum):
     AVOID_ROS_NAMESPACE_CONVENTIONS = 512
 
 
-# DDS policy ids (OMG DDS 1.4, 2.2.3) of the policies that are matched and that ROS names.
+# DDS policy ids (OMG DDS 1.4, 2.2.3) of the policies that must match and that have a name in ROS.
 POLICY_OF_DDS = {
     2: QoSPolicyKind.DURABILITY,
     4: QoSPolicyKind.DEADLINE,
@@ -162,7 +162,7 @@ def _set_policies(handle: int, profile: QoSProfile) -> None:
     keep_all = profile.history == HistoryPolicy.KEEP_ALL
     history = (_KEEP_ALL, _UNLIMITED) if keep_all else (_KEEP_LAST, profile.depth or 1)
     dds.qset_history(handle, *history)
-    # ROS blocks a reliable publish without a limit, but only KEEP_ALL ever blocks.
+    # In ROS a reliable publish may block without a limit, but only with KEEP_ALL does it block at all.
     reliable = profile.reliability != ReliabilityPolicy.BEST_EFFORT
     dds.qset_reliability(handle, _RELIABLE if reliable else _BEST_EFFORT, dds.INFINITE_NS if reliable else 0)
     if profile.durability == DurabilityPolicy.TRANSIENT_LOCAL:
@@ -188,7 +188,7 @@ def _of_policies(reliability: int, durability: int) -> QoSProfile:
 
 
 def profile_of(handle: int) -> QoSProfile:
-    """Reliability and durability of a dds_qos_t; what it does not name is weakest. Shared: not to be changed."""
+    """Reliability and durability of a dds_qos_t; a missing one is the weakest. Shared: do not change the result."""
     reliability, durability = ct.c_int(_BEST_EFFORT), ct.c_int(_VOLATILE)
     dds.qget_reliability(handle, ct.byref(reliability), None)
     dds.qget_durability(handle, ct.byref(durability))
@@ -199,7 +199,7 @@ def profile_of(handle: int) -> QoSProfile:
 def dds_qos(
     profile: QoSProfile | None = None, user_data: bytes = b"", *, ignore_own_participant: bool = False
 ) -> Iterator[int]:
-    """A dds_qos_t for the length of a with-block: the profile as rmw_cyclonedds maps it, and the user data."""
+    """A dds_qos_t for the duration of a with-block: the profile as rmw_cyclonedds maps it, and the user data."""
     handle = dds.create_qos()
     try:
         if profile is not None:

@@ -1,6 +1,6 @@
 """A node's log lines on /rosout: transient local, kept for ten seconds, published in the thread that logs.
 
-A line that cannot be published any more is on stderr already; logging never raises because of it.
+A line that can no longer be published is on stderr already; logging never raises because of it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ TOPIC = "/rosout"
 
 
 class Rosout:
-    """Sends what the node's logger and its children print, until `close`."""
+    """Publishes the lines of the node's logger and its children, until `close`."""
 
     def __init__(self, node: Node, profile: QoSProfile) -> None:
         self._log = message_type("rcl_interfaces/msg/Log")
         self._publisher = node.create_publisher(self._log, TOPIC, profile)
         self._name = node.get_logger().name
-        self._sink = self._send  # one bound method, so that it can be found again
+        self._sink = self._send  # one bound method object, so that remove_sink finds it
         logging.add_sink(self._name, self._sink)
 
     def _send(self, record: logging.LogRecord) -> None:
@@ -43,5 +43,5 @@ class Rosout:
 
 
 def _sendable(text: str) -> str:
-    """Text that has a UTF-8 form; a file name from the system, or a foreign string, may have none."""
+    """The text, without what UTF-8 cannot encode: file names, or strings from outside, may contain such characters."""
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,8 +1,8 @@
-"""Services and clients on rmw_cyclonedds' wire: 16 bytes {u64 client, i64 sequence} before request and reply.
+"""Services and clients as on rmw_cyclonedds' wire: 16 bytes {u64 client, i64 sequence} before request and reply.
 
-A service answers only when the client's reply reader is matched, as discovery is not symmetric; until then the
-answer waits, and nobody waits for it. A foreign, short or huge payload is ignored and counted. Parameter and lifecycle
-services can be built on this; none is here.
+A service answers only once the client's reply reader is matched, because discovery is not symmetric; until then the
+answer is queued, and nothing blocks. An unknown, short or huge payload is ignored and counted. Parameter and lifecycle
+services are built on this, elsewhere.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from .pubsub import LOG_PERIOD_S, Owner, Receiver
 from .qos import QoSProfile, qos_profile_services_default
 
 _IDENTITY = struct.Struct("<Qq")
-_MAX_REQUEST_BYTES = 256 * 1024  # looked at before anything is read: what a request costs is bounded
-_REPLY_PATIENCE_S = 1.0  # how long an answer waits for its client's reader
-_MAX_WAITING = 32  # answers that wait; the oldest gives way
-# Answers that libddsc keeps for readers which do not acknowledge them, however deep the requests' queue: it makes a
-# writer wait once they are many bytes.
+_MAX_REQUEST_BYTES = 256 * 1024  # checked before decoding: the cost of a request is bounded
+_REPLY_PATIENCE_S = 1.0  # how long an answer is queued for its client's reader
+_MAX_WAITING = 32  # queued answers; if there are more, the oldest is dropped
+# Answers that libddsc keeps for readers that do not acknowledge them, however deep the requests' queue: with too many
+# bytes of them it would block the writer.
 _MAX_UNREAD = qos_profile_services_default.depth
 _POLL_S = 0.002
 
@@ -48,7 +48,7 @@ def _join(identity: bytes, pieces: list[Any]) -> list[Any]:
 
 
 def _split(payload: memoryview) -> tuple[bytes, bytes]:
-    """(identity, CDR) of a request or reply; the 16 bytes keep CDR's eight-byte alignment."""
+    """(identity, CDR) of a request or reply; the 16 bytes preserve CDR's eight-byte alignment."""
     end = len(HEADER) + _IDENTITY.size
     if len(payload) < end:
         raise CdrError(f"{len(payload)} bytes, too short for a service's header")
@@ -62,14 +62,14 @@ def _answers_qos(qos: QoSProfile) -> QoSProfile:
 
 
 def _client_id(endpoint: dds.Endpoint) -> bytes:
-    """The clientid in an endpoint's user data, empty where it has none."""
+    """The clientid in an endpoint's user data, empty if it has none."""
     parts = dds.user_data_of(endpoint.qos).split(b";")
     return next((part for part in parts if part.startswith(b"clientid=")), b"")
 
 
 @dataclass(frozen=True)
 class _Waiting:
-    """An answer whose client is there and has no matched reader yet."""
+    """An answer whose client exists and has no matched reader yet."""
 
     client: bytes
     pieces: list[Any]
@@ -79,7 +79,7 @@ class _Waiting:
 class _ServiceEnd(Receiver):
     """What services and clients share: a reader and a writer that announce one identity.
 
-    kind: of the identity. reads, writes: DDS topic, message class and QoS.
+    kind: 'serviceid' or 'clientid'. reads, writes: DDS topic, message class and QoS.
     """
 
     def __init__(
@@ -102,8 +102,8 @@ class _ServiceEnd(Receiver):
 class Service(_ServiceEnd):
     """Answers requests with `callback(request, response) -> response`; it never waits for a client.
 
-    `on_arrival()` is called for whatever comes, before anything of it is read: where a request is a word that counts
-    even if it cannot be read. rclpy has no such thing.
+    `on_arrival()` is called for every payload, before it is decoded, for a service whose requests count even if they
+    cannot be decoded. rclpy has nothing like it.
     """
 
     on_arrival: Callable[[], object] | None = None
@@ -121,16 +121,16 @@ class Service(_ServiceEnd):
         self.events = EventHandler(self.writer, matched, owner.logger)
 
     def _read(self, payload: memoryview) -> tuple[bytes, Any]:
-        """Who asks, and the request."""
+        """The identity of the call, and the request."""
         if self.on_arrival is not None:
             self.on_arrival()
         if len(payload) > _MAX_REQUEST_BYTES:
-            raise CdrError(f"a request may have {_MAX_REQUEST_BYTES}")
+            raise CdrError(f"a request may have at most {_MAX_REQUEST_BYTES}")
         identity, cdr = _split(payload)
         return identity, deserialize(cdr, self.srv_type.Request._ros_type)
 
     def _handle(self, content: tuple[bytes, Any], received: Received) -> None:
-        """Answer; a wrong return type of the callback is a TypeError."""
+        """Answer the request. Raises TypeError if the callback returns anything but a response."""
         identity, request = content
         response = self.callback(request, self.srv_type.Response())
         if not isinstance(response, self.srv_type.Response):
@@ -143,22 +143,22 @@ class Service(_ServiceEnd):
         self._send_waiting()
 
     def _send_waiting(self) -> None:
-        """Send the answers whose client is matched by now, and those of clients of which nothing can be known."""
+        """Send the answers whose client is matched now, and those whose client cannot be identified."""
         if self.closed or not self._waiting:
             return
         matched = {self.writer.of_matched(each, _client_id) for each in self.writer.matched_handles()}
         now_s = time.monotonic()
         waiting, self._waiting = self._waiting, deque()
         for answer in waiting:
-            if not answer.client or answer.client in matched:  # empty: another vendor's client, or one that is gone
+            if not answer.client or answer.client in matched:  # empty: another vendor's client, or a deleted one
                 self.writer.write(answer.pieces)
             elif now_s < answer.until_s:
                 self._waiting.append(answer)
             else:
-                self._say_lost("its client's reader never came")
+                self._say_lost("its client's reader was not found in time")
         while len(self._waiting) > _MAX_WAITING:
             self._waiting.popleft()
-            self._say_lost(f"more than {_MAX_WAITING} wait for clients that do not read")
+            self._say_lost(f"more than {_MAX_WAITING} are queued for clients that do not read")
 
     def _say_lost(self, why: str) -> None:
         self._logger.warning(
@@ -167,7 +167,7 @@ class Service(_ServiceEnd):
 
 
 class Client(_ServiceEnd):
-    """Calls a service; every pending call gets its own reply, whatever their order."""
+    """Calls a service; every pending call gets its own reply, in whatever order they arrive."""
 
     def __init__(self, owner: Owner, srv_type: Any, name: str, qos: QoSProfile) -> None:
         requests, answers = names.dds_service(name)
@@ -181,11 +181,11 @@ class Client(_ServiceEnd):
         self._pending: dict[int, Future] = {}
 
     def service_is_ready(self) -> bool:
-        """True where a server's request reader and reply writer are both matched."""
+        """Whether a server's request reader and reply writer are both matched."""
         return self.writer.matched_count() > 0 and self.reader.matched_count() > 0
 
     def wait_for_service(self, timeout_sec: float | None = None) -> bool:
-        """Wait until a server is there; False where the time is over first or the client is closed."""
+        """Wait for a server. Returns False if the time is over first or the client is closed."""
         deadline = float("inf") if timeout_sec is None else time.monotonic() + timeout_sec
         while not self.service_is_ready():
             if self.closed or time.monotonic() >= deadline:
@@ -211,7 +211,7 @@ class Client(_ServiceEnd):
         return future
 
     def call(self, request: Any, timeout_sec: float | None = None) -> Any:
-        """Send a request and wait for the reply while another thread spins. TimeoutError where none comes."""
+        """Send a request and wait for the reply while another thread spins. Raises TimeoutError if none comes."""
         future, done = self.call_async(request), threading.Event()
         future.add_done_callback(lambda _: done.set())
         if not done.wait(timeout_sec):
@@ -225,7 +225,7 @@ class Client(_ServiceEnd):
             self._pending = {sequence: kept for sequence, kept in self._pending.items() if kept is not future}
 
     def _read(self, payload: memoryview) -> tuple[int, Any] | None:
-        """The number of the call and its reply; None: another client's, which arrive here too."""
+        """The number of the call and its reply; None for another client's reply, which arrives here too."""
         identity, cdr = _split(payload)
         client, sequence = _IDENTITY.unpack(identity)
         return (sequence, deserialize(cdr, self.srv_type.Response._ros_type)) if client == self._id else None
@@ -240,7 +240,7 @@ class Client(_ServiceEnd):
             future.set_result(response)
 
     def close(self) -> None:
-        """Close both endpoints and cancel what is still pending."""
+        """Close both endpoints and cancel the pending calls."""
         super().close()
         with self._lock:
             pending, self._pending = list(self._pending.values()), {}

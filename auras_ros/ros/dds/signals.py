@@ -1,6 +1,6 @@
-"""SIGINT and SIGTERM as rclpy treats them: every context is shut down, blocked executors wake.
+"""SIGINT and SIGTERM as in rclpy: every context is shut down, blocked executors wake.
 
-SIGINT then does what it did before (KeyboardInterrupt); SIGTERM only ends the contexts, and spin raises
+Then SIGINT's previous handler is called (KeyboardInterrupt); SIGTERM only ends the contexts, and spin raises
 ExternalShutdownException. Handlers only set flags: nothing is deleted while arbitrary code is interrupted.
 """
 
@@ -25,8 +25,8 @@ class SignalHandlerOptions(IntFlag):
 class SignalHandlers:
     """Installed signal handlers, and the thread that wakes blocked executors when a signal arrives.
 
-    Python runs its handlers only when the main thread leaves a blocking C call, so the wakeup pipe, which is
-    written at once, has to make it leave.
+    Python runs its handlers only when the main thread leaves a blocking C call; the wakeup pipe is written at once,
+    so its reader can make the main thread leave the call.
     """
 
     def __init__(self, on_signal: Callable[[], None], wake: Callable[[], None]) -> None:
@@ -36,7 +36,7 @@ class SignalHandlers:
         self._previous_fd = -1
 
     def install(self, options: SignalHandlerOptions) -> None:
-        """Only the main thread may; elsewhere, and a second time, nothing happens."""
+        """Install them, in the main thread only; in another thread, or a second time, nothing happens."""
         if options == SignalHandlerOptions.NO or self._previous:
             return
         if threading.current_thread() is not threading.main_thread():
@@ -65,7 +65,7 @@ class SignalHandlers:
         os.close(read_end)
 
     def uninstall(self) -> None:
-        """Put back what was there; only where our handler is still the installed one."""
+        """Restore the previous handlers, where ours is still installed."""
         if not self._previous or threading.current_thread() is not threading.main_thread():
             return
         for number, previous in self._previous.items():

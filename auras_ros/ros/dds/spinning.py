@@ -1,4 +1,4 @@
-"""spin and its relatives on the default executor of a context, as rclpy's module functions."""
+"""spin, spin_once and others on the default executor of a context, as rclpy's module functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _executors: weakref.WeakKeyDictionary[object, SingleThreadedExecutor] = weakref.
 
 
 def get_global_executor(context: Context | None = None) -> SingleThreadedExecutor:
-    """The executor that spin uses; one for each life of a context."""
+    """The executor that spin uses; one for each initialisation of a context."""
     chosen = context or get_default_context()
     if chosen.ended:  # a signal may come between init and spin
         raise ExternalShutdownException
@@ -30,7 +30,7 @@ def get_global_executor(context: Context | None = None) -> SingleThreadedExecuto
 
 @contextmanager
 def _spinning(node: Node, executor: SingleThreadedExecutor | None) -> Iterator[SingleThreadedExecutor]:
-    """The executor, which has the node for the length of a with-block, or for longer where it had it before."""
+    """The executor, with the node for the duration of a with-block, or longer if it had the node before."""
     chosen = executor or get_global_executor(node.context)
     added = chosen.add_node(node)
     try:
@@ -47,7 +47,7 @@ def spin_once(node: Node, *, executor: SingleThreadedExecutor | None = None, tim
 
 
 def spin(node: Node, executor: SingleThreadedExecutor | None = None) -> None:
-    """Run the node's callbacks until the context ends; ExternalShutdownException where that happens in a wait."""
+    """Run the node's callbacks until the context ends. Raises ExternalShutdownException if it ends during a wait."""
     with _spinning(node, executor) as chosen:
         chosen.spin()
 

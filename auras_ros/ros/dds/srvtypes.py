@@ -1,6 +1,6 @@
-"""Service types shaped like rclpy's: a class with `Request` and `Response`.
+"""Service types with rclpy's interface: a class with `Request` and `Response`.
 
-Definitions are registered under their full service name: rosbags would file the parts as messages.
+Definitions are registered under their full service name: rosbags would register the parts as messages.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class ServiceType:
 
 
 def register_service(ros_type: str, definition: str) -> Any:
-    """Add 'package/srv/Name' by its .srv text and return its class."""
+    """Register 'package/srv/Name' from its .srv text and return its class."""
     request, separator, response = definition.partition("---")
     if not separator:
         raise ValueError(f"{ros_type}: a service definition needs a line of ---")

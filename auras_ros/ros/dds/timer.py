@@ -1,6 +1,6 @@
-"""Timers on any clock; ticks that were missed are skipped, never made up.
+"""Timers on any clock; missed ticks are skipped, not called later.
 
-A timer only says when it is due; the executor calls it.
+A timer only knows when it is due; the executor calls it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from .clock import Clock, ClockType, Duration, JumpThreshold, TimeJump
 
 
 class Timer:
-    """Calls `callback` every `period_ns` of `clock`; the first time one period after its creation."""
+    """Calls `callback` every `period_ns` of `clock`; first one period after its creation."""
 
     def __init__(self, callback: Callable[[], object], period_ns: int, clock: Clock) -> None:
         if period_ns < 0:
@@ -25,11 +25,11 @@ class Timer:
             self._jumps = clock.create_jump_callback(threshold, post_callback=self._on_jump)
 
     def _on_jump(self, _: TimeJump) -> None:
-        # After a jump back, or onto another clock, the old schedule means nothing.
+        # After a jump back, or a change of the clock, the old schedule is meaningless.
         self.reset()
 
     def time_until_next_call(self) -> int | None:
-        """Nanoseconds of its clock until it is due (negative when late), None where it is cancelled."""
+        """Nanoseconds of its clock until it is due (negative if late), None if it is cancelled."""
         return None if self._canceled or self.closed else self._next_ns - self.clock.now_ns()
 
     def is_ready(self) -> bool:
@@ -45,7 +45,7 @@ class Timer:
             self._next_ns += missed * self.timer_period_ns
 
     def execute(self) -> None:
-        """Call back where it is (still) due."""
+        """Call the callback if it is (still) due."""
         if self.is_ready():
             self.advance()
             self.callback()

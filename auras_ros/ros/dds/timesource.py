@@ -1,7 +1,7 @@
 """Simulated time: while `use_sim_time` is true, a node's clock follows /clock.
 
-It subscribes when the parameter turns true and lets go when it turns false. The clock reports jumps itself.
-A stamp that is no time (negative, or a nanosecond part of a second or more) is ignored: every later stamp of the
+It subscribes when the parameter becomes true and unsubscribes when it becomes false. The clock reports jumps itself.
+An invalid stamp (negative, or with nanoseconds of a second or more) is ignored: with it, every later stamp of the
 node would be refused.
 """
 

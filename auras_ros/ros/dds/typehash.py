@@ -1,7 +1,7 @@
 """RIHS01 type hashes as ROS 2 computes them (REP-2011), put in an endpoint's user data.
 
-rosbags gives `char` an id of its own; ROS hashes it as uint8. The hash is therefore taken over definitions
-in which char is replaced.
+rosbags gives `char` its own type id; ROS hashes it as uint8. So the hash is computed from definitions in which
+char is replaced.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _without_char(description: Any) -> Any:
 
 
 class _Definitions(dict[str, Any]):
-    """Those of our store, each without char when it is first asked for."""
+    """The definitions of our store without char, each converted at its first use."""
 
     def __missing__(self, ros_type: str) -> Any:
         constants, fields = STORE.fielddefs[ros_type]
@@ -42,5 +42,5 @@ def type_hash(ros_type: str) -> str:
 
 
 def user_data(ros_type: str) -> bytes:
-    """What an endpoint announces of its type."""
+    """What an endpoint announces about its type."""
     return f"typehash={type_hash(ros_type)};".encode()

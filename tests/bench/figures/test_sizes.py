@@ -139,7 +139,7 @@ def test_what_there_is_no_memory_for_is_left_out_by_name(tiny: str, monkeypatch:
 
 def test_layers_are_shared_where_memory_would_not_hold_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """The row says so; the sizes are those of the whole network."""
-    monkeypatch.setattr(fig14, "room_as_run", lambda device: {"device": "cpu", "free": 10**6})
+    monkeypatch.setattr(fig14, "where_built_as_run", lambda device: {"device": "cpu", "free": 10**6})
     argv = ["--policy=rt2-tiny", "--perception=0", "--generation=2", "--tokens=2", *QUICK]
     report = fig14.run(argv, lambda text: None)
     assert [row["shared_layers"] for row in report.rows] == [False, True]

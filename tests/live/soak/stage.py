@@ -22,6 +22,7 @@ from auras_ros.nodes.actuator.other_publishers import DISCOVERY_NS
 from auras_ros.nodes.common.supervisor import SupervisorError
 
 MS = 1_000_000
+LEASE_NS = 300 * MS
 BOUNDS = CommandLimits.of([(0.0, 1.0, None)] * 2, 100.0, 1600.0)
 LIVES = ("agent", "actuator", "pusht_bridge")
 TASKS = ("agent: frames", "agent: observation", "agent: prompt", "agent: qos", "actuator: qos")
@@ -44,7 +45,8 @@ class Acted:
         self.messages = dict.fromkeys(TASKS, "")
         self.prompt, self.clock_s = "", 1000
         self.noisy, self.armed_ns = "/prompt", 0  # what is heard beside the faults' own topics
-        self.back_ns = 0  # when a killed actuator is started again
+        self.back_ns = 0  # when a killed process is started again
+        self.frozen_ns = 0  # since when the actuator does not run
         self.skipped, self.stalls, self.presses = 0, 0, 0
         self.long_stops = 0  # of the actuator: so many are longer than its lease
         self.state: dict[str, Any] = {}
@@ -61,7 +63,7 @@ class Acted:
 
     # -- the executor's -----------------------------------------------------------------------------------
 
-    def turn(self, at_most_s: float) -> bool:
+    def spin_once(self, at_most_s: float) -> bool:
         time.sleep(0.001)
         for timer in list(self.timers):
             timer()
@@ -74,6 +76,10 @@ class Acted:
             self.armed = "place" in self.breaks
         elif self.place == ELSEWHERE and self.tick % 10 == 0 and "drag" in self.breaks:
             self.place = NEAR_THEM
+        if not self.on["agent"] and 0 < self.back_ns < now_ns:
+            self.on["agent"], self.back_ns = True, 0
+            self.heartbeat["session"] += "b"
+            self.follows = self.heartbeat["session"] if "unasked" in self.breaks else self.follows
         if self.on["pusht_bridge"]:
             for told in self.told:
                 told(SimpleNamespace(position=[self.place] * 2))
@@ -99,11 +105,13 @@ class Acted:
             if self.stopped:
                 self._command(now_ns, "stopped")
             elif self.armed:
-                self._command(now_ns, "armed" if sees and "drive" not in self.breaks else "holding")
+                drives = sees and self.follows == self.heartbeat["session"] and "drive" not in self.breaks
+                self._command(now_ns, "armed" if drives or "blind agent" in self.breaks else "holding")
         return True
 
     def _command(self, now_ns: int, state: str, request: int = 1) -> None:
-        self.judge.action(ReceivedAction(now_ns, state, self.tick, None, np.array([PLACE, PLACE]), request))
+        place = PLACE + 0.01 * (self.tick % 2) * (state == "stopped" and "still" in self.breaks)
+        self.judge.action(ReceivedAction(now_ns, state, self.tick, None, np.array([place, place]), request))
 
     # -- the witness's ------------------------------------------------------------------------------------
 
@@ -133,6 +141,8 @@ class Acted:
             self.down.add(who)
         elif "release" in self.breaks:  # one takes back what all have said
             self.down.clear()
+        elif "latch" in self.breaks:
+            self.stopped, self.down = False, set()
         elif "stays" not in self.breaks:
             self.down.discard(who)
 
@@ -146,6 +156,11 @@ class Acted:
         self.stopped = service == "actuator/stop"
         self.armed, self.armed_ns = service == "actuator/arm", time.monotonic_ns()
         self.follows = self.heartbeat["session"] if self.armed else self.follows
+        return _answer(success=True)
+
+    def change(self, label: str) -> Any:
+        if label == "deactivate" and "deactivated" not in self.breaks:
+            self.disarm()
         return _answer(success=True)
 
     def set_parameter(self, name: str, value: Any) -> Any:
@@ -219,8 +234,11 @@ class Acted:
             self._count("agent: frames", "missed_ticks")
         if number == 18 and self.long_stops:
             self.long_stops, self.stalls = self.long_stops - 1, self.stalls + 1
+        if name == "actuator" and number == 18 and time.monotonic_ns() - self.frozen_ns > LEASE_NS:
+            self.armed = self.armed and "stall" in self.breaks
+        self.frozen_ns = time.monotonic_ns()
         if number == 9:
-            self.armed = self.armed and name == "pusht_bridge"
+            self.armed = self.armed and name != "actuator"
             self.stopped = self.stopped and name != "actuator"
             self.back_ns = 0 if "respawn" in self.breaks else time.monotonic_ns() + 30 * MS
         self.on[name] = stops[number]

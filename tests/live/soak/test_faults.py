@@ -53,6 +53,8 @@ ACTED = [
     "log_unread", "load", "second_button", "button_gone", "joint_states_in_parts", "arm_on_start_used",
     "second_actuator", "log_full", "second_agent", "second_camera", "simulator_killed", "actuator_respawned",
     "joint_states_stamped", "log_closed", "bad_parameter", "camera_repeats", "publishers_at_arming",
+    "agent_killed", "agent_stopped", "agent_deactivated", "camera_stalled", "actuator_stopped", "garbage",
+    "agent_killed_under_load",
 ]  # fmt: skip
 BROKEN = [
     ("overrun", "count", "overrun: not counted"),
@@ -75,6 +77,7 @@ BROKEN = [
     ("prompt_huge", "prompt", "prompt taken"),
     ("prompt_garbage", "count", "not counted"),
     ("stop_pressed", "press", "not stopped"),
+    ("stop_pressed", "still", "moved in a hold"),
     ("robot_moved", "place", "robot_moved: driven on"),
     ("stamp_ahead", "images", "good ones not used"),
     ("joint_states_of_others", "count", "not counted"),
@@ -99,6 +102,10 @@ BROKEN = [
     ("bad_parameter", "taken", "bad_parameter: taken"),
     ("camera_repeats", "drive", "did not go on"),
     ("log_closed", "drive", "disturbed"),
+    ("agent_killed", "unasked", "driven unasked"),
+    ("agent_deactivated", "deactivated", "not disarmed"),
+    ("actuator_stopped", "stall", "action after a stall"),
+    ("agent_killed_under_load", "unasked", "driven unasked"),
 ]
 
 
@@ -184,6 +191,13 @@ def test_a_promise_that_is_broken_is_said(kind: str, breaks: str, violation: str
     harness = stage(breaks)
     PLAYED[kind](harness)
     assert violation in harness.judge.kinds, harness.judge.violations
+
+
+def test_a_stop_that_does_not_stay_is_seen_before_it_is_armed_again() -> None:
+    harness = stage("latch")
+    run = SoakRun(harness, faults(1600.0, 100.0), SoakSettings(60.0), lambda _: None)
+    run._one("stop_pressed", presses.stop_pressed)
+    assert list(harness.judge.kinds) == ["not latched"]
 
 
 def test_a_simulator_that_comes_back_where_its_robot_was_may_be_driven_on() -> None:

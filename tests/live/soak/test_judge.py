@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from auras_ros.live.soak.judge import NAMED, CommandLimits, Judge, ReceivedAction
+from auras_ros.live.soak.judge import NAMED, CommandLimits, Judge, ReceivedAction, ReceivedTrajectory
 
 MS = 1_000_000
 TICK_NS = 10 * MS
@@ -29,6 +29,16 @@ class Told:
         self.tick += 1
         age_ns = None if age_ms is None else round(age_ms * MS)
         self.judge.action(ReceivedAction(self.now_ns, state, self.tick, age_ns, np.array([x, y])))
+
+    def trajectory(self, *xs: float, each_ms: float = 100.0, y: float = 0.0, before_ms: float = 0.0) -> None:
+        """Points one after another, of the newest command's tick or one before it."""
+        points, after_ns = np.array([[x, y] for x in xs]), np.arange(1, len(xs) + 1) * round(each_ms * MS)
+        self.judge.trajectory(ReceivedTrajectory(self.now_ns - round(before_ms * MS), points, after_ns, TICK_NS))
+
+    def go_on(self, x: float, state: str = "holding") -> None:
+        """For long enough that whatever came is judged."""
+        for _ in range(32):
+            self.send(x, state=state, age_ms=None)
 
     def arm(self, armed: bool = True) -> None:
         self.judge.ask()
@@ -151,6 +161,106 @@ def test_ticks_that_did_not_come_are_counted_while_it_speaks(told: Told) -> None
     told.arm()
     told.send(state="holding", age_ms=None)
     assert told.judge.lost == 3
+
+
+def test_a_stop_that_does_not_stay(told: Told) -> None:
+    told.send(state="stopped", age_ms=None)
+    told.send(state="stopped", age_ms=None)
+    assert told.kinds == {}
+    told.send(state="holding", age_ms=None)
+    assert told.kinds == {"not latched": 1}
+
+
+def test_a_stop_that_ends_in_an_arming_was_latched(told: Told) -> None:
+    told.send(state="stopped", age_ms=None)
+    told.send(state="disarmed", age_ms=None)
+    told.tick += 1
+    told.arm()
+    told.send(state="holding", age_ms=None)
+    assert told.kinds == {}
+
+
+@pytest.mark.parametrize("state", ["holding", "stopped", "disarmed"])
+def test_a_hold_that_moves(told: Told, state: str) -> None:
+    told.send(x=101.0, state=state, age_ms=None)
+    assert told.kinds == {"moved in a hold": 1}
+
+
+# -- trajectories ---------------------------------------------------------------------------------------------
+
+
+def test_trajectories_that_begin_where_the_command_is_and_end_in_a_point_break_nothing(told: Told) -> None:
+    told.trajectory(500.0, 100.0)
+    told.send(x=140.0)
+    told.send(x=140.0, state="holding", age_ms=None)
+    told.trajectory(140.0)
+    told.go_on(140.0)
+    told.send(x=150.0)
+    told.trajectory(160.0, 170.0)
+    told.send(x=150.0, state="stopped", age_ms=None)
+    told.trajectory(150.0)
+    told.go_on(150.0, "stopped")
+    assert told.kinds == {}
+
+
+@pytest.mark.parametrize("points", [(600.0,), (100.0, float("nan")), (-1.0, 100.0)])
+def test_a_trajectory_beyond_its_limits(told: Told, points: tuple[float, ...]) -> None:
+    told.trajectory(*points, each_ms=1000.0)
+    told.go_on(100.0, "armed")
+    assert told.kinds == {"trajectory beyond limits": 1}
+
+
+def test_points_whose_times_do_not_rise(told: Told) -> None:
+    told.trajectory(100.0, 100.0, each_ms=0.0)
+    told.go_on(100.0, "armed")
+    assert told.kinds == {"trajectory beyond limits": 1}
+
+
+@pytest.mark.parametrize(("points", "kinds"), [((500.0,), 0), ((500.0, 101.0), 0), ((500.0, 99.0), 1)])
+def test_a_trajectory_keeps_to_the_rate(told: Told, points: tuple[float, ...], kinds: int) -> None:
+    told.trajectory(*points)
+    told.go_on(100.0, "armed")
+    assert told.kinds == ({"trajectory beyond rate": 1} if kinds else {})
+
+
+def test_a_first_point_that_nobody_can_reach(told: Told) -> None:
+    told.trajectory(190.0, 200.0, each_ms=10.0)  # 80 px with the tick of grace
+    told.go_on(100.0, "armed")
+    assert told.kinds == {"trajectory beyond rate": 1}
+
+
+@pytest.mark.parametrize(("each_ms", "kinds"), [(755.0, 0), (756.0, 1)])
+def test_points_that_are_too_old_when_they_are_reached(told: Told, each_ms: float, kinds: int) -> None:
+    told.trajectory(100.0, 100.0, each_ms=each_ms)  # of an observation of 100 ms
+    told.go_on(100.0, "armed")
+    assert told.kinds == ({"old trajectory": 1} if kinds else {})
+
+
+@pytest.mark.parametrize("points", [(101.0,), (100.0, 100.0)])
+def test_a_trajectory_that_moves_on_in_a_hold(told: Told, points: tuple[float, ...]) -> None:
+    told.send(state="stopped", age_ms=None)
+    told.trajectory(*points)
+    told.go_on(100.0, "stopped")
+    assert told.kinds == {"trajectory moves on": 1}
+
+
+def test_a_horizon_that_comes_after_the_point_that_ends_it(told: Told) -> None:
+    told.send()
+    told.send(state="stopped", age_ms=None)
+    told.trajectory(100.0)
+    told.trajectory(110.0, 120.0, before_ms=10.0)
+    assert told.kinds == {"trajectory overtaken": 1}
+
+
+def test_a_trajectory_that_no_hold_ends(told: Told) -> None:
+    told.trajectory(200.0, 300.0)
+    told.go_on(100.0)
+    assert told.kinds == {"trajectory not ended": 1}
+
+
+def test_without_trajectories_no_hold_needs_a_point(told: Told) -> None:
+    told.go_on(100.0)
+    assert told.kinds == {}
 
 
 @pytest.mark.parametrize("count", [1, NAMED, NAMED + 7])

@@ -221,6 +221,34 @@ def test_limits_that_change_while_armed_disarm_and_then_hold(
     watch.drives_on()
 
 
+ONE_STREAM_FAILS = """
+from auras_ros.nodes.actuator import command_loop
+real, calls = command_loop.host_id, []
+def host_id():
+    calls.append(1)
+    if len(calls) == 2:
+        raise OSError(24, 'Too many open files')
+    return real()
+command_loop.host_id = host_id
+"""
+
+
+def test_limits_that_could_not_be_taken_are_not_said_to_be(
+    in_metres: Callable[..., Child], fake: FakeAgent, watch: Watch, robot: Robot
+) -> None:
+    child = in_metres(code=ONE_STREAM_FAILS, require_robot_description=True)
+    fake.live()
+    topic = watch.node.create_publisher(String, "robot_description", LATCHED)
+    topic.publish(description(320.0))
+    watch.until(lambda: "Too many open files" in child.output, "the refusal")
+    missing = "no robot_description with joint limits has come, and require_robot_description is set"
+    assert watch.call("actuator/arm") == (False, missing)
+    assert "tightened" not in watch.states[-1]["limits"]
+    topic.publish(description(320.0))
+    watch.state_where(lambda state: "tightened" in state["limits"], "taken the second time")
+    watch.arm()
+
+
 @pytest.mark.parametrize("driven", [True, False], ids=["from armed", "from disarmed"])
 def test_limits_that_change_while_stopped_leave_the_stop_latched(
     in_metres: Callable[..., Child], fake: FakeAgent, watch: Watch, robot: Robot, driven: bool

@@ -5,6 +5,9 @@ The drive is played tick by tick in virtual time; nothing of ROS runs.
 
 from __future__ import annotations
 
+import threading
+import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -229,3 +232,41 @@ def test_a_chunk_of_an_agent_that_is_still_silent_moves_nothing() -> None:
     stage.chunk(*[[2.5]] * 16)
     stage.tick(3)
     assert stage.drive.stream.state is SafetyState.ARMED
+
+
+def test_a_jump_that_is_found_while_a_command_is_sent_waits_for_it_and_has_the_last_word() -> None:
+    """Else the point of a hold at the old place would follow it on the trajectory topic."""
+    stage = Stage(ARM)
+    stage.drives(*[[0.5]] * 16, ticks=5)
+    order, begun = list[str](), threading.Event()
+
+    def send(*_: Any) -> None:
+        begun.set()
+        time.sleep(0.05)  # gives the interpreter away, as publishing does
+        order.append("sent")
+
+    outputs: Any = stage.drive._outputs
+    outputs.send, outputs.end = send, lambda values: order.append("ended")
+    outputs.working, outputs.close = lambda: True, lambda: None
+    stage.drive._settings = replace(stage.drive._settings, realtime_priority=0)
+    stage.drive.start()
+    assert begun.wait(10.0)
+    stage.drive.robot_moved("a is elsewhere")
+    assert order[-1] == "ended"
+    count = len(order)
+    time.sleep(0.1)
+    assert len(order) == count
+    stage.drive.halt()
+
+
+def test_arming_again_and_again_while_it_holds_moves_no_set_point() -> None:
+    """A sagging arm would creep down by its error with each call, whatever its rate."""
+    stage = Stage(channel("a", max_rate=1.0))
+    stage.drives(*[[1.0]] * 16, ticks=25)
+    stage.drive.stream.hold(stage.clock.now_ns())
+    stage.tick()
+    (at,) = stage.sent[-1]
+    for _ in range(5):
+        assert stage.drive.arm([at - 0.05]).ok
+        stage.tick()
+    assert [values.tolist() for values in stage.sent[-5:]] == [[at]] * 5

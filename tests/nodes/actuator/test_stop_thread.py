@@ -112,7 +112,7 @@ def feed(stop: EmergencyStop, monkeypatch: pytest.MonkeyPatch, words: int, each_
     monkeypatch.setattr(emergency_stop, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     class Fed:
-        def turn(self, wait_s: float) -> bool:
+        def spin_once(self, wait_s: float) -> bool:
             if not wait_s and empty[0]:
                 return True
             if not left[0]:
@@ -240,8 +240,8 @@ def test_it_reads_nothing_of_what_others_announce(
     try:
         node.start()
         thread = node._inputs.stop.node
-        until(lambda: thread.executor is not None, callbacks.turn)
-        until(lambda: thread.executor._tokens and node.executor._tokens, callbacks.turn)
+        until(lambda: thread.executor is not None, callbacks.spin_once)
+        until(lambda: thread.executor._tokens and node.executor._tokens, callbacks.spin_once)
         assert node.context.graph not in thread.executor._tokens
         assert node.context.graph in node.executor._tokens
     finally:

@@ -100,7 +100,7 @@ class Ticks:
 
     def chunk(self, slow: Slow) -> None:
         command = Command(slow.values, True, SafetyState.ARMED, "chunk", provenance=slow.provenance)
-        stream: Any = SimpleNamespace(ahead=lambda now_ns: slow)
+        stream: Any = SimpleNamespace(ahead=lambda now_ns: slow, contract=RATED)
         self.trajectories.follow(command, stream, 1)
 
     def hold(self, value: float) -> None:
@@ -237,7 +237,7 @@ def test_a_plan_that_was_ended_before_it_was_noted_is_ended(ticks: Ticks) -> Non
         return slow
 
     command = Command(slow.values, True, SafetyState.ARMED, "chunk", provenance=slow.provenance)
-    stream: Any = SimpleNamespace(ahead=ahead)
+    stream: Any = SimpleNamespace(ahead=ahead, contract=RATED)
     ticks.trajectories.follow(command, stream, 1)
     ticks.would_publish()
     last = Slow(3)
@@ -352,6 +352,20 @@ def test_commands_go_on_every_tick_though_a_horizon_is_never_checked(
     watch.until(lambda: len(driven()) > 50, "fifty commands more")
     assert len({label.request for label in driven()}) > 2, "of newer chunks too"
     assert watch.call("actuator/disarm")[0]
+
+
+def test_a_horizon_whose_first_row_would_be_too_old_is_not_sent(ticks: Ticks) -> None:
+    ticks.trajectories._max_age_ns = -1
+    old, last = Slow(1), Slow(2)
+    old.may_end.set()
+    ticks.chunk(old)
+    assert old.begun.wait(PATIENCE_S)
+    ticks.would_publish()
+    ticks.trajectories._max_age_ns = 10**12
+    last.may_end.set()
+    ticks.chunk(last)
+    ticks.until(1)
+    assert ticks.published == [(2.0, 2)]
 
 
 CHECK_BREAKS = """

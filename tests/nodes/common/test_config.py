@@ -198,3 +198,15 @@ def test_what_is_no_name_of_a_topic_is_found_before_anything_starts(refused: Ref
 @pytest.mark.parametrize("name", ["action", "/arm_1/commands", "~/action", "{node}/action"])
 def test_what_ros_takes_for_a_topic_is_taken(read: Read, name: str) -> None:
     read(f"actuator: {{ros__parameters: {{trajectory_topic: '{name}'}}}}\n")
+
+
+def test_a_section_whose_name_no_started_node_has_is_refused(tmp_path: Path) -> None:
+    """The actuator would run on its defaults: `require_emergency_stop` would require nothing."""
+    path = tmp_path / "mine.yaml"
+    text = "supervisor: {ros__parameters: {processes: [actuator]}}\n"
+    other = "actuator_node: {ros__parameters: {require_emergency_stop: true}}\n"
+    path.write_text(text + other)
+    with pytest.raises(ConfigError, match="'actuator_node': the node that is started is called actuator: rename"):
+        read_config(path)
+    path.write_text(text + other + "actuator: {ros__parameters: {rate_hz: 50.0}}\n")  # the other is another machine's
+    assert len(read_config(path).warnings) == 1

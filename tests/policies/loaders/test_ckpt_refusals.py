@@ -57,12 +57,12 @@ FAULTS: dict[str, tuple[Callable[[Policy, made.Weights], Any], str]] = {
         _says("_target_", "diffusion_policy.policy.bet_lowdim_policy.BETLowdimPolicy"),
         "BETLowdimPolicy' is not supported; expected DiffusionUnetHybridImagePolicy",
     ),
-    "unknown key": (_says("kernel", 3), "payload.cfg.policy: key 'kernel' is not known"),
+    "unknown key": (_says("kernel", 3), "payload.cfg.policy: key 'kernel' is unknown"),
     "inpainting": (_says("obs_as_global_cond", False), "policy.obs_as_global_cond: False is not supported"),
     "beta schedule": (_says("beta_schedule", "linear", "noise_scheduler"), "beta_schedule: 'linear' is not supported"),
     "variance": (_says("variance_type", "fixed_large", "noise_scheduler"), "variance_type: 'fixed_large'"),
     "scheduler": (_says("_target_", "PNDM", "noise_scheduler"), "noise_scheduler._target_: 'PNDM' is not supported"),
-    "scheduler's key": (_says("thresholding", True, "noise_scheduler"), "key 'thresholding' is not known"),
+    "scheduler's key": (_says("thresholding", True, "noise_scheduler"), "key 'thresholding' is unknown"),
     "few DDPM steps": (
         _says("num_inference_steps", 4),
         "num_inference_steps: 4 is not supported; expected 12 with DDPM",
@@ -105,7 +105,7 @@ OTHERS: dict[str, tuple[Policy, str]] = {
     "resized": (image_unet(resize_shape=[20, 20]), "resize_shape: \\[20, 20\\] is not supported; expected the size of"),
     "ResNet50": (image_unet(rgb_model={"name": "resnet50"}), "rgb_model.name: 'resnet50' is not supported"),
     "another encoder": (image_unet(_target_="timm"), "obs_encoder._target_: 'timm' is not supported"),
-    "encoder's key": (image_unet(pos_enc=True), "obs_encoder: key 'pos_enc' is not known"),
+    "encoder's key": (image_unet(pos_enc=True), "obs_encoder: key 'pos_enc' is unknown"),
 }
 
 
@@ -241,7 +241,7 @@ def test_what_is_no_such_checkpoint_is_said_so(tmp_path: Path) -> None:
     wrong: list[tuple[Any, str]] = [
         ({"state_dict": {}}, "is not a checkpoint of diffusion_policy"),
         ([1], "is not a checkpoint of diffusion_policy"),
-        ({**saved, "state_dicts": {}}, "neither ema_model nor model is there"),
+        ({**saved, "state_dicts": {}}, "has neither ema_model nor model"),
         ({**saved, "cfg": {}}, "payload.cfg: key 'policy' is missing"),
         ({**saved, "cfg": 3}, "payload.cfg: 3 is not supported; expected an object"),
     ]

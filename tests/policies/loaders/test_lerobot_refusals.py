@@ -138,7 +138,7 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "a pickle under a false name": (
         pickled("model.safetensors"),
-        "model.safetensors: is a pickle in spite of its name and is refused",
+        "model.safetensors: is a pickle despite its name and is refused",
     ),
     # statistics
     "statistic missing": (
@@ -175,7 +175,7 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda folder: edit_tensors(folder / NORMALIZER, lambda t: t.update({f"{CAMERA}.mean": torch.zeros(3, 9, 8)})),
         rf"{NORMALIZER}: tensor '{CAMERA}.mean' has shape \[3, 9, 8\], expected 3 numbers",
     ),
-    "statistics pickled": (pickled(NORMALIZER), f"{NORMALIZER}: is a pickle in spite of its name"),
+    "statistics pickled": (pickled(NORMALIZER), f"{NORMALIZER}: is a pickle despite its name"),
     "statistics gone": (lambda folder: (folder / NORMALIZER).unlink(), f"{NORMALIZER}: file not found"),
     "no processors and nothing among the weights": (
         without_processors,
@@ -196,7 +196,7 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "normalised twice": (
         processor(lambda steps: steps.append(steps[3])),
-        "policy_preprocessor.json: step 'normalizer_processor' stands there more than once",
+        "policy_preprocessor.json: step 'normalizer_processor' is given more than once",
     ),
     "state file elsewhere": (
         processor(lambda steps: steps[3].update(state_file="../other.safetensors")),
@@ -229,11 +229,11 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "a camera that is renamed to another's name": (
         processor(lambda steps: steps[0]["config"].update(rename_map={"observation.images.rear": CAMERA})),
-        rf"rename_map: '{CAMERA}' was 'observation.images.rear' where it was trained; say which camera of this robot",
+        rf"rename_map: '{CAMERA}' was 'observation.images.rear' in training; say which camera of this robot",
     ),
     "renaming that is none": (
         processor(lambda steps: steps[0]["config"].update(rename_map=["top"])),
-        r"rename_map: \['top'\] is not names by names",
+        r"rename_map: \['top'\] is not a map of names",
     ),
     "processors that normalise otherwise than config.json": (
         norm_map("post", ACTION="IDENTITY"),
@@ -241,7 +241,7 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "processors without a kind": (
         norm_map(STATE=None),
-        "policy_preprocessor.json: norm_map: 'STATE' is missing; where nothing is normalised it is IDENTITY",
+        "policy_preprocessor.json: norm_map: 'STATE' is missing; without normalisation it is IDENTITY",
     ),
     "the inverse without actions": (
         norm_map("post", ACTION=None),
@@ -299,7 +299,7 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda folder: (folder / "config.json").write_text("[]"),
         "config.json: expected an object",
     ),
-    "unknown key": (config(action_smoothing=True), "config.json: key 'action_smoothing' is not known here"),
+    "unknown key": (config(action_smoothing=True), "config.json: key 'action_smoothing' is not known: what"),
     "unsupported backbone": (
         config(vision_backbone="resnet50"),
         "config.json: vision_backbone: 'resnet50' is not supported; expected 'resnet18', 'resnet34'",
@@ -314,15 +314,15 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "unsupported prediction": (config(prediction_type="v"), "prediction_type: 'v' is not supported"),
     "unsupported value that cannot be compared": (config(prediction_type=["v"]), "prediction_type: .* not supported"),
-    "resizing": (config(resize_shape=[36, 44]), r"resize_shape: \[36, 44\] is not supported for pictures of \[72, 8"),
-    "crop too large": (config(crop_shape=[96, 80]), r"crop_shape: \[96, 80\] does not fit in pictures of \[72, 88\]"),
+    "resizing": (config(resize_shape=[36, 44]), r"resize_shape: \[36, 44\] is not supported for images of \[72, 8"),
+    "crop too large": (config(crop_shape=[96, 80]), r"crop_shape: \[96, 80\] does not fit in images of \[72, 88\]"),
     "share of a picture that is text": (config(crop_ratio="wide"), "config.json: crop_ratio: 'wide' is not a share"),
     "share of a picture that is none": (config(crop_ratio=0), "config.json: crop_ratio: 0 is not a share"),
     "more than a picture": (config(crop_ratio=1.5), "config.json: crop_ratio: 1.5 is not a share"),
     "true for a share": (config(crop_ratio=True), "config.json: crop_ratio: True is not a share"),
     "key twice": (
         lambda folder: (folder / "config.json").write_text('{"horizon": 8, "horizon": 16}'),
-        "config.json: key 'horizon' stands there more than once",
+        "config.json: key 'horizon' is given more than once",
     ),
     "crop that is no size": (config(crop_shape="84"), "crop_shape: '84' is not"),
     "steps that are none of a number": (config(num_train_timesteps="many"), "num_train_timesteps: 'many' is not"),
@@ -349,14 +349,14 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
         "input 'observation.force' of type STATE is not supported",
     ),
     "no state": (features(lambda f: f.pop("observation.state")), "robot.json: state: 4 names .* has 0"),
-    "no pictures": (features(lambda f: f.pop(CAMERA)), "a policy without pictures or state is not supported"),
+    "no pictures": (features(lambda f: f.pop(CAMERA)), "a policy without images or state is not supported"),
     "depth pictures": (
         features(lambda f: f[CAMERA].update(shape=[1, 72, 88])),
         rf"input '{CAMERA}' has shape \[1, 72, 88\], expected \[3, height, width\]",
     ),
     "pictures of two sizes": (
         features(lambda f: f.update({"observation.images.wrist": {"type": "VISUAL", "shape": [3, 64, 64]}})),
-        "pictures of different sizes",
+        "images of different sizes",
     ),
     "feature without a shape": (features(lambda f: f[CAMERA].pop("shape")), rf"'{CAMERA}': expected type and shape"),
     "no features": (config(input_features=None), "config.json: input_features: expected an object"),
@@ -379,7 +379,7 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "a camera that there is not": (
         lambda folder: edit_json(folder / "robot.json", lambda robot: robot.update(cameras={"rear": {}})),
-        rf"robot.json: cameras: 'rear' is none of the cameras of .*config.json: {CAMERA}",
+        rf"robot.json: cameras: 'rear' is not a camera of .*config.json: {CAMERA}",
     ),
 }  # fmt: skip
 
@@ -415,7 +415,7 @@ ACT_FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "a decoder without end": (config(n_decoder_layers=2000), "network: decoder_layers: 2000 is more than 256"),
     "ensembling by text": (config(temporal_ensemble_coeff="on"), "temporal_ensemble_coeff: 'on' is neither a number"),
     "heads that do not fit": (config(n_heads=3), "width: 16 is not a multiple of 4 and of heads, 3"),
-    "unknown key": (config(horizon=8), "key 'horizon' is not known here"),
+    "unknown key": (config(horizon=8), "key 'horizon' is not known: what"),
     "standard deviation zero": (
         statistic(UNNORMALIZER, "action.std", lambda t: t[2:3].zero_()),
         r"'action.std'\[2\] of 'action': std 0.0 is not above zero",
@@ -471,7 +471,7 @@ def test_the_share_of_a_resized_picture_is_the_crop(tmp_path: Path) -> None:
     config(resize_shape=[72, 88], crop_ratio=0.9, crop_shape=[33, 65])(folder)
     assert load(folder).spec.cameras[0].output_size == (64, 79)
     config(crop_ratio=1.0)(folder)
-    with pytest.raises(CheckpointError, match="not the grid of 3 x 3 places that pictures of 72 x 88 have"):
+    with pytest.raises(CheckpointError, match="not the grid of 3 x 3 places that images of 72 x 88 have"):
         load(folder)
 
 

@@ -110,7 +110,7 @@ def test_pi05_tells_the_network_the_instruction_as_the_library_does() -> None:
     assert checkpoint.language is not None
     prompt = checkpoint.language.prompt
     assert prompt.text == "pick up the_cube"
-    assert prompt.told(" pick up\nthe_cube ") == "Task: pick up the cube, State:"
+    assert prompt.formatted(" pick up\nthe_cube ") == "Task: pick up the cube, State:"
 
 
 @pytest.mark.parametrize("name", ["lerobot_pi0", "lerobot_smolvla"])

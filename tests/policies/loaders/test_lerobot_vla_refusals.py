@@ -148,7 +148,7 @@ FAULTS: dict[str, tuple[str, Spoil, str]] = {
     "pickle under a false name": (
         PI0,
         lambda folder: (folder / "model.safetensors").write_bytes(b"PK\x03\x04" + bytes(64)),
-        "model.safetensors: is a pickle in spite of its name",
+        "model.safetensors: is a pickle despite its name",
     ),
     "pickle": (
         SMOL,
@@ -161,7 +161,7 @@ FAULTS: dict[str, tuple[str, Spoil, str]] = {
         "model.safetensors: not a readable safetensors file",
     ),
     "no JSON": (SMOL, lambda folder: (folder / "config.json").write_text("{"), "config.json: not JSON"),
-    "unknown key": (PI0, config(lookahead=3), "config.json: key 'lookahead' is not known here"),
+    "unknown key": (PI0, config(lookahead=3), "config.json: key 'lookahead' is not known: what"),
     "unknown step": (PI0, step, "policy_preprocessor.json: step 'delta_actions' is not supported; expected"),
     "pi0's step in pi0.5": (
         PI05,
@@ -234,7 +234,7 @@ FAULTS: dict[str, tuple[str, Spoil, str]] = {
         lambda folder: (folder / "tokenizer.json").write_text(
             (folder / "tokenizer.json").read_text().replace("<global-img>", "<local-img>")
         ),
-        "tokenizer.json: token '<global-img>', which stands around pictures, is missing",
+        "tokenizer.json: token '<global-img>', which stands around images, is missing",
     ),
     "channels": (
         PI0,
@@ -242,7 +242,7 @@ FAULTS: dict[str, tuple[str, Spoil, str]] = {
         r"robot.json: action: 3 channels \(shoulder, elbow, wrist\), but .*config.json has 4 actions",
     ),
     "joints": (SMOL, robot(state=["shoulder"]), r"robot.json: state: 1 names \(shoulder\), but .* has 3"),
-    "camera": (PI05, robot(cameras={"left": {"name": "left"}}), "robot.json: cameras: 'left' is none of the cameras"),
+    "camera": (PI05, robot(cameras={"left": {"name": "left"}}), "robot.json: cameras: 'left' is not a camera"),
     "no robot.json": (PI0, lambda folder: (folder / "robot.json").unlink(), "robot.json: file not found"),
     "no instruction": (PI0, text(lambda raw: raw.pop("prompt"), "robot.json"), "robot.json: key 'prompt' is missing"),
     "long instruction": (SMOL, robot(prompt="turn " * 9), r"robot.json: prompt: \d+ tokens, but .* leaves room for 24"),
@@ -254,7 +254,7 @@ FAULTS: dict[str, tuple[str, Spoil, str]] = {
     "no tokenizer": (
         PI0,
         lambda folder: (folder / "tokenizer.json").unlink(),
-        "tokenizer.json: file not found; put there that of .* google/paligemma-3b-pt-224",
+        "tokenizer.json: file not found; copy that of .* google/paligemma-3b-pt-224",
     ),
     "tokenizer that is none": (
         SMOL,
@@ -279,7 +279,7 @@ FAULTS: dict[str, tuple[str, Spoil, str]] = {
         robot(plans={"slow": {"steps": 10**9}}),
         "plans: slow: steps: 1000000000 is more than 1000",
     ),
-    "tokenizer that joins numbers": (PI05, joined_digits, "the tokenizer joins numbers with what stands beside them"),
+    "tokenizer that joins numbers": (PI05, joined_digits, "the tokenizer joins numbers with their neighbours"),
     "tokenizer of more words": (
         PI0,
         tensors(lambda found: found.update({f"{LARGE}lm_head.weight": torch.ones(20, 32)})),

@@ -45,9 +45,9 @@ def test_a_pickle_is_refused_with_the_exact_command(tmp_path: Path) -> None:
 def test_what_is_no_checkpoint_says_what_was_looked_for(text: str | None, tmp_path: Path) -> None:
     if text is not None:
         (tmp_path / "config.json").write_text(text)
-    with pytest.raises(CheckpointError, match=r"no checkpoint: looked for policy.json .*'type' \(LeRobot\)"):
+    with pytest.raises(CheckpointError, match=r"not a checkpoint: looked for policy.json .*'type' \(LeRobot\)"):
         load(tmp_path)
-    with pytest.raises(CheckpointError, match="no checkpoint"):
+    with pytest.raises(CheckpointError, match="not a checkpoint"):
         load(tmp_path / "nowhere")
 
 

@@ -330,7 +330,7 @@ CONFIGS: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
     "camera": (
         "robot.json",
         lambda c: c.update(cameras={"wrist": {"name": "wrist"}}),
-        "robot.json: cameras: 'wrist' is none of the cameras of .*: image",
+        "robot.json: cameras: 'wrist' is not a camera of .*: image",
     ),
     "own key": (
         "robot.json",
@@ -370,7 +370,7 @@ def test_a_border_before_the_resize_is_for_square_pictures(folder: Path) -> None
     for name in ("config.json", "preprocessor_config.json"):
         edit(folder, name, lambda c: c.update(image_resize_strategy="letterbox"))
     edit(folder, "preprocessor_config.json", lambda c: c.update(tvf_do_letterbox=True))
-    refused(folder, "image_resize_strategy: 'letterbox' is supported for square pictures, and robot.json's are 36 x 50")
+    refused(folder, "image_resize_strategy: 'letterbox' is supported for square images, and robot.json's are 36 x 50")
     edit(folder, "robot.json", lambda c: c["cameras"]["image"].update(height=40, width=40))
     camera = load(folder).spec.cameras[0]
     assert (camera.resize.height, camera.crop) == (28, None)  # type: ignore[union-attr]
@@ -424,7 +424,7 @@ def test_without_a_tokenizer_the_ids_are_robot_jsons_and_fixed(folder: Path, che
     assert loaded.language.prompt.ids == tuple(ids)
     assert loaded.language.prompt.limit is None
     np.testing.assert_allclose(actions_of(loaded, 1), actions_of(checkpoint, 1), rtol=0, atol=1e-12)
-    with pytest.raises(ValueError, match=r"has no tokenizer.json: it knows 'Put the Carrot on the plate' and no other"):
+    with pytest.raises(ValueError, match=r"has no tokenizer.json: it takes only 'Put the Carrot on the plate'"):
         loaded.language.ids("pick up the plate")
 
 
@@ -441,7 +441,7 @@ def test_a_prompt_that_does_not_begin_as_in_the_training_is_refused(folder: Path
 
 def test_ids_that_the_tokenizer_does_not_make_are_refused(folder: Path) -> None:
     edit(folder, "robot.json", lambda c: c.update(openvla={"prompt_ids": [1, 300, 301]}))
-    refused(folder, r"tokenizer.json: makes \[1, 300, .*\] of the prompt, whose ids are \(1, 300, 301, 29871\)")
+    refused(folder, r"tokenizer.json: gives \[1, 300, .*\] for the prompt, whose ids are \(1, 300, 301, 29871\)")
 
 
 def test_a_file_that_is_no_tokenizer_is_refused(folder: Path) -> None:

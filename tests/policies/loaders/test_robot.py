@@ -76,7 +76,7 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "half a size": (lambda r: r["cameras"]["top"].pop("width"), "cameras: top: height and width are given in pairs"),
     "size that is none": (lambda r: r["cameras"]["top"].update(width=0), "cameras: top: width: 0 is not a size"),
     "prompt without end": (lambda r: r.update(prompt="é" * 8193), "prompt: 16386 bytes, expected 16384 at most"),
-    "half a character": (lambda r: r.update(prompt="push \ud800"), "prompt: no text"),
+    "half a character": (lambda r: r.update(prompt="push \ud800"), "prompt: not valid text"),
     "prompt that is no text": (lambda r: r.update(prompt=["push"]), "prompt: expected text"),
     "plans as a list": (lambda r: r.update(plans=["quick"]), "plans: expected an object"),
     "plan that is no object": (lambda r: r.update(plans={"quick": 3}), "plans: quick: expected an object"),
@@ -96,7 +96,7 @@ def test_a_camera_that_is_told_twice_is_refused(tmp_path: Path) -> None:
     """Which of the two is meant, nobody can say."""
     feature = "observation.images.top"
     robot = load(tmp_path, {**SOUND, "cameras": {"top": {"name": "a"}, feature: {"name": "b"}}})
-    with pytest.raises(CheckpointError, match=f"robot.json: cameras: '{feature}' and 'top' are one camera, told twice"):
+    with pytest.raises(CheckpointError, match=f"robot.json: cameras: '{feature}' and 'top' are one camera, given"):
         robot.check(actions=1, state=2, cameras=[feature], source="config.json")
     robot.check(actions=1, state=2, cameras=[feature, "top"], source="config.json")  # here they are two
 

@@ -14,7 +14,8 @@ from auras_ros.ros import BACKEND
 @dataclass(frozen=True)
 class InjectedFault:
     """`promise`: what the time is measured to, within limit_ms; None: measured alone. `play` breaks and mends.
-    It comes in the first round and in each `every`-th after it."""
+    It comes in the first round and in each `every`-th after it. 0: in the first round alone, so that processes live
+    long enough for a verdict on their memory."""
 
     play: Callable[[SoakHarness], Times]
     promise: str
@@ -27,17 +28,17 @@ def faults(max_age_ms: float, rate_hz: float) -> dict[str, InjectedFault]:
     two_ticks_ms = 2 * 1000.0 / rate_hz
     aged_ms, silent_ms = max_age_ms + two_ticks_ms, others.SILENCE_MS + two_ticks_ms
     known = (
-        InjectedFault(processes.agent_killed, "hold", HOLD_MS, every=4),  # memory shows in long lives alone
+        InjectedFault(processes.agent_killed, "hold", HOLD_MS, every=0),
         InjectedFault(processes.agent_stopped, "hold", HOLD_MS),
-        InjectedFault(peers.agent_deactivated, "last hold"),
+        InjectedFault(peers.agent_deactivated, "last hold", HOLD_MS),
         InjectedFault(presses.stop_pressed, "hold", HOLD_MS),
         InjectedFault(buttons.second_button, "hold", HOLD_MS),
         InjectedFault(buttons.button_gone, "hold", HOLD_MS),
-        InjectedFault(processes.camera_stalled, "hold", aged_ms),
+        InjectedFault(processes.camera_stalled, "hold", silent_ms),  # joint states too
         InjectedFault(processes.camera_repeats, "hold", aged_ms),
         InjectedFault(processes.overrun, "new chunk after it"),
-        InjectedFault(processes.actuator_killed, "last chunk", SILENT_MS, every=4),
-        InjectedFault(processes.actuator_respawned, "last chunk", SILENT_MS, every=4),
+        InjectedFault(processes.actuator_killed, "last chunk", SILENT_MS, every=0),
+        InjectedFault(processes.actuator_respawned, "last chunk", SILENT_MS, every=0),
         InjectedFault(others.arm_on_start_used, "driven if asked", every=2),
         InjectedFault(processes.actuator_stopped, "last chunk", SILENT_MS),
         InjectedFault(others.second_actuator, "disarmed", NAMED_MS, every=2),
@@ -50,7 +51,7 @@ def faults(max_age_ms: float, rate_hz: float) -> dict[str, InjectedFault]:
         InjectedFault(peers.qos_mismatch, "named", NAMED_MS),
         InjectedFault(peers.clock_set_back, "disarmed", HOLD_MS),
         InjectedFault(peers.robot_moved, "driven last", HOLD_MS),
-        InjectedFault(processes.simulator_killed, "hold", silent_ms, every=4),
+        InjectedFault(processes.simulator_killed, "hold", silent_ms, every=0),
         InjectedFault(messages.garbage, "driven after it"),
         InjectedFault(messages.noise, "named"),
         InjectedFault(messages.image_corrupt, "named"),
@@ -63,7 +64,7 @@ def faults(max_age_ms: float, rate_hz: float) -> dict[str, InjectedFault]:
         InjectedFault(messages.log_closed, "stopped if asked", HOLD_MS),
         InjectedFault(others.log_full, "driven", every=2),
         InjectedFault(loaded.load, "driven after it"),
-        InjectedFault(loaded.agent_killed_under_load, "hold", every=4),
+        InjectedFault(loaded.agent_killed_under_load, "hold", every=0),
         InjectedFault(messages.prompt_huge, "refused"),
         InjectedFault(messages.prompt_garbage, "refused"),
     )

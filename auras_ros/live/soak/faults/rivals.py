@@ -78,7 +78,7 @@ def late_node(harness: SoakHarness) -> Times:
         client = node.create_client(Trigger, "/actuator/arm")
 
         def found() -> bool:
-            callbacks.turn(0.0)
+            callbacks.spin_once(0.0)
             return bool(heard) and client.service_is_ready()
 
         return at_ns, harness.now_ns() if harness.until(found) else None
