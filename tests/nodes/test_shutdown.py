@@ -27,7 +27,7 @@ Assembler.latch = latch
 def test_the_hold_is_the_actuators_last_word(
     actuator: Callable[..., Child], fake: FakeAgent, watch: Watch, robot: Robot, number: signal.Signals
 ) -> None:
-    child = actuator()
+    child = actuator(code=f"import signal\nsignal.signal({int(number)}, signal.SIG_DFL)")  # not nohup's
     fake.live()
     fake.drive(ramp())
     watch.arm()
@@ -39,6 +39,16 @@ def test_the_hold_is_the_actuators_last_word(
     assert heard[-2].label.state in ("armed", "holding")  # a busy machine may have it held before
     np.testing.assert_array_equal(heard[-1].values, heard[-2].values)
     assert "Traceback" not in child.output
+
+
+def test_under_nohup_a_closed_terminal_ends_nothing(actuator: Callable[..., Child], watch: Watch) -> None:
+    child = actuator(code="import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)")
+    watch.until(lambda: watch.states, "an actuator")
+    child.send(signal.SIGHUP)
+    tick = watch.states[-1]["tick"]
+    watch.state_where(lambda state: state["tick"] > tick + 30, "thirty ticks")
+    child.send(signal.SIGTERM)
+    assert child.wait() == 0, child.output
 
 
 def test_signals_that_come_all_at_once_end_it_in_order_too(
