@@ -55,7 +55,7 @@ def parse(argv: list[str]) -> DemoOptions:
     parser.add_argument(
         "--plan",
         help="play this plan alone: quick, or ddpm100,mode=auras,alpha=0.5 (default: the same seeds sequentially and "
-        "as auras, with as many denoising steps as let a sequential request take 3 to 4 control periods here)",
+        "as auras, with as many denoising steps (100 at most) as let a sequential request take 3 to 4 control periods)",
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the first table; each next one is one higher")
     parser.add_argument(
