@@ -10,12 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from auras_ros.evaluate.episode_runners import EpisodeRunners
 from auras_ros.evaluate.lockstep import BATCH, grouped, play
 from auras_ros.evaluate.outcome import ModeResult
 from auras_ros.evaluate.settings import EvaluatedMode, EvaluationSettings
-from auras_ros.evaluate.work import Run, Work
+from auras_ros.evaluate.work import Work
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.report.result import Say
 
@@ -49,48 +50,56 @@ class Campaign:
         return True
 
     def _play(self, clock: str, contender: EvaluatedMode, group: list[int], pace: _Pace) -> ModeResult:
-        run = clock, contender.name
-        pace.begin(run)
-        known = self.work.find(run, group)
+        run = pace.begin(clock, contender.name)
+        known = self.work.find((clock, contender.name), group)
         if known is not None:
             return known
         task, timing = self.settings.task, self.settings.timing(clock)
         plan, plain = contender.plan, contender.plain
-        made = play(self.checkpoint, plan, group, task, timing, plain, lambda runners: self.say(pace.line(runners)))
-        pace.end()
-        self.work.add(run, made)
+        made = play(
+            self.checkpoint, plan, group, task, timing, plain, lambda runners: self.say(pace.line(run, runners))
+        )
+        pace.end(run)
+        self.work.add((clock, contender.name), made)
         return made
+
+
+class _Begun(NamedTuple):
+    """A run that has begun: its clock and mode, and when."""
+
+    key: tuple[str, str]
+    began_s: float
 
 
 class _Pace:
     """The progress, and an estimate of the remaining time: a run of the same mode and clock takes as long as before."""
 
-    def __init__(self, groups: int, runs: list[Run]) -> None:
+    def __init__(self, groups: int, runs: list[tuple[str, str]]) -> None:
         self._left = [run for _ in range(groups) for run in runs]
         self._total = len(self._left)
-        self._took_s: dict[Run, float] = {}
+        self._took_s: dict[tuple[str, str], float] = {}
 
-    def begin(self, run: Run) -> None:
-        self._left.remove(run)
-        self._run, self._began_s = run, time.monotonic()
+    def begin(self, clock: str, mode: str) -> _Begun:
+        self._left.remove((clock, mode))
+        return _Begun((clock, mode), time.monotonic())
 
-    def end(self) -> None:
-        self._took_s[self._run] = time.monotonic() - self._began_s
+    def end(self, run: _Begun) -> None:
+        self._took_s[run.key] = time.monotonic() - run.began_s
 
-    def line(self, runners: EpisodeRunners) -> str:
-        clock, name = self._run
+    def line(self, run: _Begun, runners: EpisodeRunners) -> str:
+        clock, name = run.key
         over = runners.finished
         won = sum(episode.success for episode in over)
         done, of = self._total - len(self._left), len(over) + len(runners.living())
         return (
             f"run {done} of {self._total}, {clock} {name}: {len(over)} of {of} episodes over, "
-            f"{won} succeed, about {_minutes(self._left_s(runners.progress))} left"
+            f"{won} succeed, about {_minutes(self._left_s(run, runners.progress))} left"
         )
 
-    def _left_s(self, progress: float) -> float:
-        spent_s = time.monotonic() - self._began_s
-        this_s = self._took_s.get(self._run, spent_s / max(progress, 1e-3))
-        known = {**self._took_s, self._run: this_s}
+    def _left_s(self, run: _Begun, progress: float) -> float:
+        spent_s = time.monotonic() - run.began_s
+        this_s = self._took_s.get(run.key, spent_s / max(progress, 1e-3))
+        known = {**self._took_s, run.key: this_s}
         typical_s = sum(known.values()) / len(known)
         return max(0.0, this_s - spent_s) + sum(known.get(each, typical_s) for each in self._left)
 

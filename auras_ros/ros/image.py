@@ -28,7 +28,7 @@ def to_time_msg(ns: int) -> Any:
 
 
 def stamp_ns(stamped: Any) -> int:
-    """Nanoseconds of a Time, of a Header, or of a message with a header."""
+    """Nanoseconds of a Time or Duration, of a Header, or of a message with a header."""
     if hasattr(stamped, "header"):
         stamped = stamped.header
     if hasattr(stamped, "stamp"):

@@ -37,13 +37,13 @@ class ReceivedAction:
 
 @dataclass(frozen=True)
 class ReceivedTrajectory:
-    """One trajectory: the time of its tick, at most slack_ns too late; its points [rows, C], and when each is to be
-    reached after that [rows], ns."""
+    """One trajectory: the time of its tick, by its stamp, or at most late_ns too late; its points [rows, C], and when
+    each is to be reached after that [rows], ns."""
 
     mono_ns: int
     points: NDArray[np.float64]
     after_ns: NDArray[np.int64]
-    slack_ns: int
+    late_ns: int = 0
 
 
 @dataclass(frozen=True)
@@ -139,12 +139,13 @@ class Judge:
         """It begins where the newest action was, no faster than the rate allows, and none of its points is too old. If
         that action was a hold, it is one point, and stays there."""
         bounds, points = self._bounds, sent.points
+        slack_ns = bounds.tick_ns + sent.late_ns
         action = next((each for each in reversed(self.sent) if each.mono_ns <= sent.mono_ns), None)
         if action is None:
             return
         rows, times_ns = np.vstack([action.values, points]), np.concatenate([[0], sent.after_ns])
         most = np.maximum(np.diff(times_ns), 1)[:, None] / bounds.tick_ns * bounds.step
-        most[0] += sent.slack_ns / bounds.tick_ns * bounds.step
+        most[0] += slack_ns / bounds.tick_ns * bounds.step
         stays = len(points) == 1 and bool((points == action.values).all())
         if (np.diff(times_ns) <= 0).any() or not ((points >= bounds.lower) & (points <= bounds.upper)).all():
             self.violate("trajectory beyond limits", f"{points.tolist()} at {sent.after_ns.tolist()} ns")
@@ -152,7 +153,7 @@ class Judge:
             self.violate("trajectory moves on", f"{len(points)} points while {action.state}, from {points[0].tolist()}")
         elif (np.abs(np.diff(rows, axis=0)) > most + ROUNDING).any():
             self.violate("trajectory beyond rate", f"from {action.values.tolist()} on: {points.tolist()}")
-        elif len(points) > 1 and (action.age_ns or 0) + sent.after_ns[-1] > bounds.max_age_ns + sent.slack_ns:
+        elif len(points) > 1 and (action.age_ns or 0) + sent.after_ns[-1] > bounds.max_age_ns + slack_ns:
             self.violate("old trajectory", f"{len(points)} points after an observation of {action.age_ns} ns")
         if stays and self._to_end_ns is not None and sent.mono_ns > self._to_end_ns - bounds.tick_ns:
             self._to_end_ns = None

@@ -33,7 +33,7 @@ from auras_ros.ros.srv import ChangeState, SetParameters, Trigger
 
 NEWEST = QoSProfile(depth=10, reliability=ReliabilityPolicy.BEST_EFFORT)
 JUST_NOW_NS = 200_000_000
-ANOTHER_CLOCK_NS, TICK_NS, HEARD_NS = 5_000_000_000, 10_000_000, 50_000_000
+ANOTHER_CLOCK_NS, LATE_NS = 5_000_000_000, 40_000_000
 SERVICES = ("pusht/reset", "actuator/arm", "actuator/disarm", "actuator/stop", "actuator/release_stop", "agent/reset")
 
 
@@ -99,13 +99,13 @@ class Witness(Node):
 
     def _on_trajectory(self, message: JointTrajectory) -> None:
         """Stamped by the host's clock, or by another one that it is to follow: then the time of receipt counts."""
-        heard_ns, slack_ns = self._monotonic.now_ns(), TICK_NS
+        heard_ns, late_ns = self._monotonic.now_ns(), 0
         mono_ns = heard_ns - (time.time_ns() - stamp_ns(message))
         if abs(heard_ns - mono_ns) > ANOTHER_CLOCK_NS:
-            mono_ns, slack_ns = heard_ns, HEARD_NS
+            mono_ns, late_ns = heard_ns, LATE_NS
         rows = np.array([each.positions for each in message.points])
-        after_ns = [each.time_from_start.sec * 10**9 + each.time_from_start.nanosec for each in message.points]
-        self.judge.trajectory(ReceivedTrajectory(mono_ns, rows, np.array(after_ns), slack_ns))
+        after_ns = np.array([stamp_ns(each.time_from_start) for each in message.points])
+        self.judge.trajectory(ReceivedTrajectory(mono_ns, rows, after_ns, late_ns))
 
     def _on_state(self, message: String) -> None:
         fields = self._read(message, {"state", "mono_ns", "skipped_ticks", "conflict", "tick"})

@@ -34,7 +34,7 @@ SETTINGS = {  # node -> the dataclass whose fields are its parameters
 SUPERVISOR = "supervisor"
 OURS = (*SETTINGS, SUPERVISOR)
 RANGES = ("SUBNET", "LOCALHOST", "OFF", "SYSTEM_DEFAULT")  # of discovery, as ROS 2 names them
-OF_EVERY_NODE = {"use_sim_time": None, "start_type_description_service": None}  # declared by ROS 2 itself
+OF_EVERY_NODE = frozenset({"use_sim_time", "start_type_description_service"})  # declared by ROS 2 itself
 _WORDS = re.compile(r"[_\d]+")  # my_actuator and agent2 are not misspelt
 PATHS = ("checkpoint",)  # parameters that may be a path relative to the config
 
@@ -124,7 +124,8 @@ def check_given(node: str, arguments: Sequence[str]) -> None:
             _read(Path(value)).end()
         elif ros and word in ("-p", "--param"):
             name = value.partition(":=")[0]
-            if name not in parameters_of(node) | OF_EVERY_NODE and (text := unknown(settings_of(node), name, 0.6)):
+            ours = name in OF_EVERY_NODE or name in parameters_of(node)
+            if not ours and (text := unknown(settings_of(node), name, 0.6)):
                 raise ConfigError(f"{node}: {text}")
 
 

@@ -33,7 +33,7 @@ class Told:
     def trajectory(self, *xs: float, each_ms: float = 100.0, y: float = 0.0, before_ms: float = 0.0) -> None:
         """Points one after another, of the newest command's tick or one before it."""
         points, after_ns = np.array([[x, y] for x in xs]), np.arange(1, len(xs) + 1) * round(each_ms * MS)
-        self.judge.trajectory(ReceivedTrajectory(self.now_ns - round(before_ms * MS), points, after_ns, TICK_NS))
+        self.judge.trajectory(ReceivedTrajectory(self.now_ns - round(before_ms * MS), points, after_ns))
 
     def go_on(self, x: float, state: str = "holding") -> None:
         """For long enough that whatever came is judged."""
