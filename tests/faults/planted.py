@@ -85,7 +85,9 @@ def frame_hung(checkpoint: str, folder: Path, n: int) -> Times:
     with _driven(checkpoint, folder) as (watch, children):
         settings = {"checkpoint": checkpoint, "plan": "frame_period_ms=300", "camera_age_limit_ms": 2000.0}
         for _ in range(n):
+            ended = watch.beats[-1]["session"] if watch.beats else None  # its last heartbeat would let the actuator arm
             agent = children.node("agent", settings, code=HANGS)
+            watch.until(lambda ended=ended: _is_active(watch, ended), "another agent is active")
             watch.arm()
             watch.armed()
             agent.send(signal.SIGUSR1)
@@ -101,6 +103,12 @@ def frame_hung(checkpoint: str, folder: Path, n: int) -> Times:
             ):
                 times[what].append((at_ns - hung_ns) / MS)
     return times
+
+
+def _is_active(watch: Watch, ended: str | None) -> bool:
+    """Whether an agent of another session than the one that ended is active."""
+    newest = watch.beats[-1] if watch.beats else {"session": ended}
+    return newest["session"] != ended and newest["lifecycle"] == "active"
 
 
 @contextmanager

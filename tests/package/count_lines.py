@@ -1,4 +1,5 @@
-"""`python -m tests.package.count_lines [COMMIT]`: lines of code of each package, and the difference from a commit.
+"""`python -m tests.package.count_lines [COMMIT [LATER]]`: lines of code of each package, here or at a later commit, and
+the difference from a commit.
 
 Counted are the lines of auras_ros, sim, kernels and scripts that hold code: no blank lines, comments or docstrings.
 """
@@ -55,7 +56,7 @@ def files_of(commit: str) -> dict[str, str]:
 
 
 def main(argv: list[str]) -> None:
-    now = rooms(files_here())
+    now = rooms(files_of(argv[1]) if len(argv) > 1 else files_here())
     before = rooms(files_of(argv[0])) if argv else now
     for room in sorted(now | before):
         print(f"{now[room]:7,} {now[room] - before[room]:+7,}  {room}")
