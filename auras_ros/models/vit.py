@@ -27,8 +27,8 @@ class VitConfig:
 
     hidden: width inside the linear layers. class_token: a token before the patches that is not returned.
     class_position: it has its own position embedding (CLIP); if not, weights are expected to hold the sum, as timm's
-    do. registers: more such tokens, without positions. pre_norm: a norm before the first layer. Raises ValueError,
-    naming the size.
+    do. registers: more such tokens, without positions. pre_norm: a norm before the first layer. post_norm: each layer's
+    norms are behind attention and linear layers, before the residual (EVA2-CLIP-E). Raises ValueError, naming the size.
     """
 
     image_px: int
@@ -46,6 +46,7 @@ class VitConfig:
     layer_scale: bool = False
     norm_eps: float = 1e-6
     feature_layer: int = -2
+    post_norm: bool = False
 
     def __post_init__(self) -> None:
         for name in ("image_px", "patch_px", "width", "depth", "heads", "hidden"):
@@ -131,7 +132,8 @@ class LayerScale(nn.Module):
 
 
 class VitLayer(nn.Module):
-    """Attention and linear layers; each with a norm before, a scale if the network has one, and a residual after."""
+    """Attention and linear layers; each with a norm before or behind it, a scale if the network has one, and a residual
+    after."""
 
     def __init__(self, config: VitConfig) -> None:
         super().__init__()
@@ -140,10 +142,15 @@ class VitLayer(nn.Module):
         self.norm2, self.mlp = nn.LayerNorm(width, eps), Mlp(config)
         self.ls1: nn.Module = LayerScale(width) if config.layer_scale else nn.Identity()
         self.ls2: nn.Module = LayerScale(width) if config.layer_scale else nn.Identity()
+        self.post_norm = config.post_norm
 
     def forward(self, x: Tensor) -> Tensor:
-        x = x + self.ls1(self.attn(self.norm1(x)))
-        out: Tensor = x + self.ls2(self.mlp(self.norm2(x)))
+        if self.post_norm:
+            x = x + self.ls1(self.norm1(self.attn(x)))
+            out: Tensor = x + self.ls2(self.norm2(self.mlp(x)))
+        else:
+            x = x + self.ls1(self.attn(self.norm1(x)))
+            out = x + self.ls2(self.mlp(self.norm2(x)))
         return out
 
 
