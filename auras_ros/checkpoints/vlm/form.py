@@ -15,9 +15,9 @@ from auras_ros.models.vlm import Vlm
 GENERAL = {
     "_attn_implementation_autoset", "_flash_attn_2_enabled", "_name_or_path", "_pad_token_id", "architectures",
     "attention_dropout", "auto_map", "bos_token_id", "dtype", "eos_token_id", "id2label", "initializer_factor",
-    "initializer_range", "label2id", "pad_token_id", "pretraining_tp", "problem_type", "return_dict", "output_attentions",
-    "output_hidden_states", "torch_dtype", "transformers.js_config", "transformers_version", "use_cache",
-    "use_reentrant_checkpointing", "neftune_noise_alpha", "unk_token_id",
+    "initializer_range", "label2id", "pad_token_id", "pretraining_tp", "problem_type", "return_dict",
+    "output_attentions", "output_hidden_states", "torch_dtype", "transformers.js_config", "transformers_version",
+    "use_cache", "use_reentrant_checkpointing", "neftune_noise_alpha", "unk_token_id",
     # PreTrainedConfig's own, until transformers 5
     "add_cross_attention", "bad_words_ids", "begin_suppress_tokens", "chunk_size_feed_forward",
     "cross_attention_hidden_size", "decoder_start_token_id", "diversity_penalty", "do_sample", "early_stopping",
