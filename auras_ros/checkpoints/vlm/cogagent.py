@@ -38,6 +38,7 @@ def read(config: ConfigReader) -> VlmForm:
     text.finish(GENERAL)
     config.finish(GENERAL)
     return VlmForm(
+        sizes=made,
         build=lambda: CogAgent(made),
         parts=PARTS,
         source_of=lambda name: _source_of(name, language),

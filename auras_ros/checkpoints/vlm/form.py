@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from auras_ros.checkpoints.config_reader import ConfigReader
 from auras_ros.checkpoints.vlm.pictures import ImageProcessor
@@ -37,10 +38,11 @@ PROCESSOR = {
 
 @dataclass(frozen=True)
 class VlmForm:
-    """build: the module, with random weights. parts, source_of, is_ignored: see `sources.linked`. image_token: what
-    stands for one embedding of an image in the prompt. processor: from preprocessor_config.json. length: tokens that
-    the positions were trained for."""
+    """sizes: the model's configuration. build: the module, with random weights. parts, source_of, is_ignored: see
+    `sources.linked`. image_token: what stands for one embedding of an image in the prompt. processor: from
+    preprocessor_config.json. length: tokens that the positions were trained for."""
 
+    sizes: Any
     build: Callable[[], Vlm]
     parts: tuple[Part, ...]
     source_of: Callable[[str], TensorSource]

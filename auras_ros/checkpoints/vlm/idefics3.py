@@ -41,6 +41,7 @@ def read(config: ConfigReader) -> VlmForm:
     text.finish(GENERAL | OLDER)
     config.finish(GENERAL | OLDER)
     return VlmForm(
+        sizes=made,
         build=lambda: build_idefics3(made),
         parts=PARTS,
         source_of=_source_of,

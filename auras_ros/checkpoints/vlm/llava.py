@@ -54,6 +54,7 @@ def read(config: ConfigReader) -> VlmForm:
     config.finish(GENERAL | {"ignore_index", "vocab_size"})
     made = Rt2Config(vision, language)
     return VlmForm(
+        sizes=made,
         build=lambda: build_llava(made),
         parts=PARTS,
         source_of=_source_of,

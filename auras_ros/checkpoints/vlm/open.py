@@ -8,7 +8,7 @@ is executed but its chat template, in a sandbox.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,14 @@ from auras_ros.checkpoints.dtype import runtime_dtype, stored_dtype
 from auras_ros.checkpoints.errors import CheckpointError, refusing
 from auras_ros.checkpoints.files import digest
 from auras_ros.checkpoints.json_file import read_json
-from auras_ros.checkpoints.limits import shown
+from auras_ros.checkpoints.limits import check_sizes, shown
 from auras_ros.checkpoints.shards import Shards
 from auras_ros.checkpoints.tensors import fill
 from auras_ros.checkpoints.vlm import cogagent, idefics3, llava, qwen_vl
 from auras_ros.checkpoints.vlm.chat import VlmPrompts
 from auras_ros.checkpoints.vlm.form import VlmForm
 from auras_ros.checkpoints.vlm.pictures import ImageProcessor
-from auras_ros.checkpoints.vlm.sources import linked
+from auras_ros.checkpoints.vlm.sources import SourcedTensors, linked
 from auras_ros.models.vlm import Vlm
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
@@ -64,6 +64,7 @@ def open_vlm(folder: Path, dtype: str = "auto", device: str = "cpu") -> VlmCheck
         raise CheckpointError(f"{path}: model_type: {shown(kind)} is not known; known: {', '.join(sorted(FORMS))}")
     with refusing(path, ValueError):
         form = FORMS[kind](ConfigReader(values, "config"))
+        check_sizes("config", "", asdict(form.sizes), 0)
         with torch.device("meta"):
             model = form.build()
     prompts = VlmPrompts(
@@ -71,6 +72,7 @@ def open_vlm(folder: Path, dtype: str = "auto", device: str = "cpu") -> VlmCheck
     )
     stop_ids = _stop_ids(folder, values, form.vocabulary)
     tensors = linked(list(model.state_dict()), Shards(folder), form.parts, form.source_of, form.is_ignored)
+    _check_numbers(folder, tensors, model)
     stored = stored_dtype(tensors)
     model = model.to(runtime_dtype(dtype, device, stored)).to_empty(device="cpu")
     fill(model, tensors, folder, {name: tensors.origin(name) for name in tensors})
@@ -83,6 +85,14 @@ def open_vlm(folder: Path, dtype: str = "auto", device: str = "cpu") -> VlmCheck
         length=form.length,
         stored=stored,
     )
+
+
+def _check_numbers(folder: Path, tensors: SourcedTensors, model: Vlm) -> None:
+    """Before memory is spent: a small file cannot fill a large model."""
+    given = sum(numbers for _, numbers in tensors.kinds())
+    needed = sum(parameter.numel() for parameter in model.parameters())
+    if needed > 2 * given:
+        raise CheckpointError(f"{folder}: the tensors have {given:,} numbers, but the model of {CONFIG} has {needed:,}")
 
 
 def _processor(folder: Path, form: VlmForm) -> ImageProcessor:

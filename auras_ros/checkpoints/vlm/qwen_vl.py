@@ -52,6 +52,7 @@ def read(config: ConfigReader) -> VlmForm:
     config.finish(GENERAL | TOKENS | TEXT)
     made = QwenVlConfig(vision, language)
     return VlmForm(
+        sizes=made,
         build=lambda: QwenVl(made),
         parts=PARTS,
         source_of=lambda name: _source_of(name, vision),
