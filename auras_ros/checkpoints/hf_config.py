@@ -59,10 +59,13 @@ def _rope(read: ConfigReader) -> tuple[float, RopeScaling | None]:
         return older, None
     rope = read.inner(key)
     theta = rope.number("rope_theta", older, least=1.0)
-    if rope.only("rope_type" if "rope_type" in rope.values else "type", "default", "llama3") == "default":
-        return theta, None
-    factor, low, high = (rope.number(each) for each in ("factor", "low_freq_factor", "high_freq_factor"))
-    return theta, RopeScaling(factor, low, high, int(rope.number("original_max_position_embeddings")))
+    rope.only("partial_rotary_factor", 1.0, 1)
+    scaling = None
+    if rope.only("rope_type" if "rope_type" in rope.values else "type", "default", "llama3") == "llama3":
+        factor, low, high = (rope.number(each) for each in ("factor", "low_freq_factor", "high_freq_factor"))
+        scaling = RopeScaling(factor, low, high, int(rope.number("original_max_position_embeddings")))
+    rope.finish({"type", "original_max_position_embeddings"})
+    return theta, scaling
 
 
 def openvla_config(values: Mapping[str, Any]) -> OpenVlaConfig:

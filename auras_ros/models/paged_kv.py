@@ -8,7 +8,8 @@ Two views give a forward its attention (`KVCache.at`). `decode`: one token of ea
 so that the step can be captured. `prefill`: tokens of several sequences one after another in one row, each after its
 own past. On a CPU blocks are gathered and torch's attention reads them: copying costs little beside reading the
 weights. A query sees exactly the positions up to its own, so a table's end, and what an earlier owner left, are never
-seen.
+seen; but a number that is not finite would be, as zero times it is none. Who has written such numbers clears the blocks
+before another takes them (`clear`).
 """
 
 from __future__ import annotations
@@ -65,6 +66,11 @@ class PagedKVCache:
     def needed(self, tokens: int) -> int:
         """Blocks that hold this many tokens."""
         return -(-tokens // self.block)
+
+    def clear(self, blocks: Tensor) -> None:
+        """Zeros in these blocks, int64 [n], and in the spare one."""
+        self.store.index_fill_(2, blocks, 0)
+        self.store[:, :, SPARE] = 0
 
     def decode(self, tables: Tensor) -> DecodeView:
         """One token of each sequence. tables: int64 [B, n]."""

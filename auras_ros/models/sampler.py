@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-MOST_PENALTY, MOST_TEMPERATURE = 100.0, 100.0
+LEAST_PENALTY, MOST_PENALTY, MOST_TEMPERATURE = 0.01, 100.0, 100.0
+MOST_TOP_K = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -35,17 +36,16 @@ class Sampling:
             "temperature": (0.0, MOST_TEMPERATURE),
             "top_p": (0.0, 1.0),
             "min_p": (0.0, 1.0),
-            "repetition_penalty": (0.0, MOST_PENALTY),
+            "repetition_penalty": (LEAST_PENALTY, MOST_PENALTY),
         }
         for name, (least, most) in ranges.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
                 raise ValueError(f"{name}: {value!r} is not a number from {least:g} to {most:g}")
-        for name in ("top_p", "repetition_penalty"):
-            if getattr(self, name) == 0:
-                raise ValueError(f"{name}: 0 is not above 0")
-        if isinstance(self.top_k, bool) or not isinstance(self.top_k, int) or self.top_k < 0:
-            raise ValueError(f"top_k: {self.top_k!r} is not a whole number from 0")
+        if self.top_p == 0:
+            raise ValueError("top_p: 0 is not above 0")
+        if isinstance(self.top_k, bool) or not isinstance(self.top_k, int) or not 0 <= self.top_k <= MOST_TOP_K:
+            raise ValueError(f"top_k: is not a whole number from 0 to {MOST_TOP_K}")
 
     @property
     def greedy(self) -> bool:
@@ -54,19 +54,20 @@ class Sampling:
 
 def penalised(logits: Tensor, seen: Tensor, penalty: Tensor) -> Tensor:
     """logits [B, V]; seen: bool [B, V], tokens of prompt and answer; penalty [B]."""
-    factor = torch.where(logits > 0, 1 / penalty[:, None], penalty[:, None])
-    return torch.where(seen, logits * factor, logits)
+    column = penalty[:, None]
+    return torch.where(seen, torch.where(logits > 0, logits / column, logits * column), logits)
 
 
 def sample(logits: Tensor, settings: Sequence[Sampling], uniform: Tensor) -> Tensor:
-    """Scores [B, V] -> tokens int64 [B]. uniform: float [B] in [0, 1), read only where a row is not greedy."""
+    """Finite scores [B, V], penalised already -> tokens int64 [B]. uniform: float [B] in [0, 1), read only where a row
+    is not greedy."""
     best = logits.argmax(-1)
     rows = [row for row, each in enumerate(settings) if not each.greedy]
     if not rows:
         return best
     chosen = [settings[row] for row in rows]
     at = torch.tensor(rows, device=logits.device)
-    tokens = _drawn(kept(logits[at].float(), chosen), uniform[at].to(logits.device))
+    tokens = _drawn(kept(logits[at].float(), chosen), uniform.to(logits.device)[at])
     return best.index_copy(0, at, tokens)
 
 
@@ -83,9 +84,9 @@ def kept(logits: Tensor, settings: Sequence[Sampling]) -> Tensor:
     place = torch.arange(scores.shape[-1], device=scores.device)
     limit = torch.tensor([each.top_k or scores.shape[-1] for each in settings], device=scores.device)[:, None]
     ordered = ordered.masked_fill(place >= limit, -math.inf)
-    share = ordered.softmax(-1)
+    share, top_p = ordered.double().softmax(-1), column("top_p")
     before = share.cumsum(-1) - share  # probability of the likelier tokens
-    out = (before >= column("top_p")) | (share < column("min_p") * share[:, :1])
+    out = ((before >= top_p) & (top_p < 1)) | (share < column("min_p") * share[:, :1])
     out[:, 0] = False
     return torch.full_like(scores, -math.inf).scatter(1, order, ordered.masked_fill(out, -math.inf))
 

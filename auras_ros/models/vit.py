@@ -23,7 +23,8 @@ INITIAL_STD = 0.02
 
 @dataclass(frozen=True)
 class VitConfig:
-    """depth: layers of the published network. feature_layer: -1 is the last layer, -2 the one before it.
+    """depth: layers of the published network. feature_layer: -1 is the last layer, -2 the one before it. image_px: if
+    it is not a multiple of patch_px, the right and lower edge are not seen.
 
     hidden: width inside the linear layers. class_token: a token before the patches that is not returned.
     class_position: it has its own position embedding (CLIP); if not, weights are expected to hold the sum, as timm's
@@ -52,8 +53,8 @@ class VitConfig:
         for name in ("image_px", "patch_px", "width", "depth", "heads", "hidden"):
             if getattr(self, name) < 1:
                 raise ValueError(f"vit: {name}: {getattr(self, name)} is less than 1")
-        if self.image_px % self.patch_px:
-            raise ValueError(f"vit: image_px: {self.image_px} is not a multiple of patch_px, {self.patch_px}")
+        if self.image_px < self.patch_px:
+            raise ValueError(f"vit: image_px: {self.image_px} is less than patch_px, {self.patch_px}")
         if self.width % self.heads:
             raise ValueError(f"vit: width: {self.width} is not a multiple of heads, {self.heads}")
         if not -self.depth <= self.feature_layer <= -1:

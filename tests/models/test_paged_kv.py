@@ -121,6 +121,17 @@ def test_two_sequences_share_the_blocks_of_a_prefix(model: Llama) -> None:
     assert torch.equal(cache.store[:, :, table[:2]], kept)
 
 
+@torch.inference_mode()
+def test_numbers_that_are_not_finite_end_with_their_owner(model: Llama) -> None:
+    (part,), (table,), cache = inputs((5,)), tables((5,)), paged()
+    cache.store[:, :, table], cache.store[:, :, SPARE] = torch.nan, torch.inf
+    cache.clear(table)
+    packed(model, cache, [part[:4]], [PrefillSpan(0, 4, table)])
+    wide = torch.cat([table, torch.tensor([SPARE])])[None]
+    hidden = model(part[4:][None], torch.tensor([[4]]), cache.decode(wide))
+    torch.testing.assert_close(hidden[0, 0], alone(model, part)[4])
+
+
 def test_shapes_that_do_not_fit_are_refused() -> None:
     cache = paged()
     with pytest.raises(ValueError, match=r"positions \[3\], expected \[2\]"):

@@ -60,6 +60,8 @@ def test_a_row_is_drawn_by_its_own_settings_and_its_own_number() -> None:
     for row, each in enumerate(settings):
         assert sample(logits[row : row + 1], [each], uniform[row : row + 1]) == together[row]
     mixed = [Sampling(temperature=0), *settings]
+    assert not kept(logits[:1], [Sampling(top_k=5)]).isfinite().all()
+    assert kept(logits[:2], [Sampling(), Sampling(top_k=5)])[0].isfinite().all()
     again = sample(torch.cat([logits[:1], logits]), mixed, torch.cat([torch.tensor([torch.nan]), uniform]))
     assert again[0] == logits[0].argmax()
     assert torch.equal(again[1:], together)
@@ -111,9 +113,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "text": ({"top_p": "0.9"}, "top_p: '0.9' is not a number from 0 to 1"),
     "p": ({"top_p": 1.5}, "top_p: 1.5 is not a number from 0 to 1"),
     "no-p": ({"top_p": 0}, "top_p: 0 is not above 0"),
-    "k": ({"top_k": -1}, "top_k: -1 is not a whole number from 0"),
-    "half-k": ({"top_k": 2.5}, "top_k: 2.5"),
-    "penalty": ({"repetition_penalty": 0}, "repetition_penalty: 0 is not above 0"),
+    "k": ({"top_k": -1}, "top_k: is not a whole number from 0"),
+    "half-k": ({"top_k": 2.5}, "top_k: is not a whole number from 0"),
+    "penalty": ({"repetition_penalty": 0}, "repetition_penalty: 0 is not a number from 0.01 to 100"),
+    "huge-k": ({"top_k": 2**70}, "top_k: is not a whole number from 0"),
     "true": ({"min_p": True}, "min_p: True"),
 }
 

@@ -1,22 +1,21 @@
 """A conversation or a text, and its images, as the token ids that a model was trained with.
 
 The folder's chat template is a Jinja template: it is rendered in Jinja's sandbox, with the functions that transformers
-gives one. What a user writes cannot stand for an image.
+gives one, and with limits for loops and products. What is said in a conversation has no special tokens: it cannot stand
+for an image, nor for another's words.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.errors import CheckpointError, refusing
 from auras_ros.checkpoints.json_file import read_json
 from auras_ros.checkpoints.limits import shown
 from auras_ros.checkpoints.tokenizer import TOKENIZER, PromptError, read_tokenizer
@@ -60,9 +59,10 @@ class VlmPrompts:
             raise CheckpointError(
                 f"{path}: token '{image_token}' has id {found}, but config.json says {image_token_id}"
             )
-        if self.tokenizer.get_vocab_size() > vocabulary:
-            size = self.tokenizer.get_vocab_size()
-            raise CheckpointError(f"{path}: has {size} tokens, but the model {vocabulary}")
+        if (last := max(self.tokenizer.get_vocab().values())) >= vocabulary:
+            raise CheckpointError(f"{path}: has a token {last}, but the model {vocabulary} tokens")
+        added = self.tokenizer.get_added_tokens_decoder().values()
+        self._controls = [token.content for token in added if token.special]
         self._processor, self._image_token, self._image_token_id = processor, image_token, image_token_id
         self._length = length
         self._special = _special_tokens(folder)
@@ -80,7 +80,9 @@ class VlmPrompts:
         if given != len(images):
             raise PromptError(f"messages: {given} image parts, but {len(images)} images")
         try:
-            text = self._template.render(messages=conversation, add_generation_prompt=True, **self._special)
+            text = self._template.render(
+                messages=conversation, add_generation_prompt=True, tools=None, documents=None, **self._special
+            )
         except Exception as error:  # a template may raise anything
             raise PromptError(f"messages: the folder's chat template does not take them: {error}") from error
         return self._prompt(text, images)
@@ -105,13 +107,15 @@ class VlmPrompts:
                 raise PromptError(f"{where}.content[{index}].type: {shown(kind)}: expected text or image")
             if kind == "text" and not isinstance(part.get("text"), str):
                 raise PromptError(f"{where}.content[{index}].text: {shown(part.get('text'))} is not a text")
-            if kind == "text" and self._image_token in part["text"]:
-                raise PromptError(
-                    f"{where}.content[{index}].text: has '{self._image_token}', which stands for an image"
-                )
+            if kind == "text" and (found := [each for each in self._controls if each in part["text"]]):
+                raise PromptError(f"{where}.content[{index}].text: has the special token '{found[0]}'")
         return {"role": message["role"], "content": [dict(part) for part in parts]}
 
     def _prompt(self, text: str, images: Sequence[ImagePixels]) -> VlmPrompt:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise PromptError(f"the prompt is not a text: {error}") from error
         pieces = text.split(self._image_token)
         if len(pieces) - 1 != len(images):
             raise PromptError(f"the prompt has a place for {len(pieces) - 1} images, but there are {len(images)}")
@@ -150,7 +154,8 @@ def _template(folder: Path) -> Any:
     if path.is_file():
         if path.stat().st_size > TEMPLATE_BYTES:
             raise CheckpointError(f"{path}: {path.stat().st_size} bytes, expected {TEMPLATE_BYTES} at most")
-        source = path.read_text(encoding="utf-8")
+        with refusing(path, UnicodeDecodeError):
+            source = path.read_text(encoding="utf-8")
     else:
         for name in (TEMPLATE_JSON, SETTINGS):
             path = folder / name
@@ -161,33 +166,10 @@ def _template(folder: Path) -> Any:
     if not isinstance(source, str):
         raise CheckpointError(f"{path}: chat_template: {shown(source)} is not a text")
     try:
-        from jinja2 import TemplateError
+        from auras_ros.checkpoints.vlm.template import compiled
     except ImportError as error:
         raise CheckpointError(f"{path}: needs the jinja2 library: pip install 'auras_ros[vlm]'") from error
     try:
-        return _environment().from_string(source)
-    except TemplateError as error:
+        return compiled(source)
+    except Exception as error:  # jinja2 lets what Python's compiler raises through
         raise CheckpointError(f"{path}: not a Jinja template: {error}") from error
-
-
-def _environment() -> Any:
-    """Jinja's sandbox with what transformers gives a chat template: loop controls, `tojson` that escapes nothing,
-    `raise_exception`, `strftime_now`, and `generation` blocks, whose marks only training reads."""
-    from jinja2 import TemplateError
-    from jinja2.ext import Extension, loopcontrols
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    class Generation(Extension):
-        tags = {"generation"}  # noqa: RUF012 (jinja2's own form)
-
-        def parse(self, parser: Any) -> Any:
-            next(parser.stream)
-            return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-    def raise_exception(message: str) -> None:
-        raise TemplateError(message)
-
-    made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, Generation])
-    made.filters["tojson"] = lambda value, **options: json.dumps(value, ensure_ascii=False, **options)
-    made.globals |= {"raise_exception": raise_exception, "strftime_now": lambda form: datetime.now().strftime(form)}
-    return made

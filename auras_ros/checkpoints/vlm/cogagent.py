@@ -9,8 +9,8 @@ from torch import Tensor
 
 from auras_ros.checkpoints.config_reader import ConfigReader
 from auras_ros.checkpoints.hf_config import decoder_sizes
-from auras_ros.checkpoints.vlm.form import GENERAL, PROCESSOR, VlmForm, tied
-from auras_ros.checkpoints.vlm.pictures import CLIP_MEAN, CLIP_STD, Normalization, SquareProcessor, size_of
+from auras_ros.checkpoints.vlm.form import GENERAL, PROCESSOR, VlmForm, is_table, tied
+from auras_ros.checkpoints.vlm.pictures import BICUBIC, CLIP_MEAN, CLIP_STD, Normalization, SquareProcessor, size_of
 from auras_ros.checkpoints.vlm.sources import TensorSource
 from auras_ros.checkpoints.vlm.towers import ACTIVATIONS
 from auras_ros.models.cogagent import CogAgent, CogAgentConfig
@@ -18,7 +18,10 @@ from auras_ros.models.llama import LlamaConfig
 from auras_ros.models.vit import VitConfig
 
 PARTS = (("vision.", "vision."), ("adapter.", "adapter."), ("model.", "language."), ("lm_head.", "language.lm_head."))
-BICUBIC = 3
+REQUIRED = (
+    "head_dim", "hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers", "num_key_value_heads",
+    "vocab_size",
+)  # fmt: skip
 
 
 def read(config: ConfigReader) -> VlmForm:
@@ -42,7 +45,7 @@ def read(config: ConfigReader) -> VlmForm:
         build=lambda: CogAgent(made),
         parts=PARTS,
         source_of=lambda name: _source_of(name, language),
-        is_ignored=lambda name: name.endswith("inv_freq") or (language.tied and "lm_head" in name),
+        is_ignored=is_table,
         image_token="<image>",
         image_token_id=image_token_id,
         processor=lambda given: _processor(given, made),
@@ -53,6 +56,8 @@ def read(config: ConfigReader) -> VlmForm:
 
 def _glm(read: ConfigReader) -> LlamaConfig:
     read.only("model_type", "glm")
+    for key in REQUIRED:  # the defaults of `decoder_sizes` are Llama's
+        read.integer(key)
     bias = bool(read.only("attention_bias", True, False))
     sizes = decoder_sizes(read)
     rope = read.inner("rope_parameters")

@@ -29,10 +29,12 @@ GENERAL = {
     "suppress_tokens", "task_specific_params", "temperature", "tf_legacy_loss", "tie_encoder_decoder",
     "tokenizer_class", "top_k", "top_p", "torchscript", "typical_p", "use_bfloat16",
 }  # fmt: skip
+HEAD, WORDS = "language.lm_head.weight", "language.embed_tokens.weight"
 # Of an image processor's file: what it is called, and what has no effect on an image.
 PROCESSOR = {
     "image_processor_type", "feature_extractor_type", "processor_class", "data_format", "input_data_format", "device",
-    "disable_grouping", "return_tensors", "do_pad", "pad_size", "default_to_square", "return_row_col_info",
+    "_valid_processor_keys", "disable_grouping", "return_tensors", "do_pad", "pad_size", "default_to_square",
+    "return_row_col_info",
 }  # fmt: skip
 
 
@@ -54,7 +56,12 @@ class VlmForm:
     vocabulary: int
 
 
-def tied(config: ConfigReader, text: ConfigReader) -> bool:
-    """Whether the head is the embedding: said by the whole, or (before transformers 5) by the text model."""
-    whole, part = (bool(read.only("tie_word_embeddings", False, True)) for read in (config, text))
-    return whole or part
+def tied(*reads: ConfigReader) -> bool:
+    """Whether the head is the embedding: said by any of these."""
+    said = [bool(read.only("tie_word_embeddings", False, True)) for read in reads]
+    return any(said)
+
+
+def is_table(name: str) -> bool:
+    """Whether a tensor is a table that is recomputed here, or a head: `open_vlm` looks at that of a tied model."""
+    return name == HEAD or name.endswith(("rotary_emb.inv_freq", "position_ids"))

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from auras_ros.checkpoints.config_reader import ConfigReader
 from auras_ros.checkpoints.hf_config import llama_config
-from auras_ros.checkpoints.vlm.form import GENERAL, PROCESSOR, VlmForm, tied
-from auras_ros.checkpoints.vlm.pictures import CLIP_MEAN, CLIP_STD, LlavaProcessor, Normalization, size_of
+from auras_ros.checkpoints.vlm.form import GENERAL, PROCESSOR, VlmForm, is_table, tied
+from auras_ros.checkpoints.vlm.pictures import BICUBIC, CLIP_MEAN, CLIP_STD, LlavaProcessor, Normalization, size_of
 from auras_ros.checkpoints.vlm.sources import TensorSource, tower_source
-from auras_ros.checkpoints.vlm.towers import clip_tower
+from auras_ros.checkpoints.vlm.towers import tower
 from auras_ros.models.llava import build_llava
 from auras_ros.models.rt2 import Rt2Config
 from auras_ros.models.vit import VitConfig
@@ -27,7 +27,10 @@ PARTS = (
     ("language_model.model.", "language."),
     ("lm_head.", "language.lm_head."),
 )
-BICUBIC = 3
+CLIP = VitConfig(  # transformers' defaults
+    224, 32, 768, 12, 12, 3072, "quick_gelu", class_token=True, class_position=True, pre_norm=True, patch_bias=False,
+    norm_eps=1e-5,
+)  # fmt: skip
 
 
 def read(config: ConfigReader) -> VlmForm:
@@ -43,7 +46,10 @@ def read(config: ConfigReader) -> VlmForm:
         )
     text = config.inner("text_config")
     language = replace(llama_config(text), tied=tied(config, text))
-    vision = clip_tower(config.inner("vision_config"), ("clip_vision_model",), layer)
+    if config.get("vision_config") is None:
+        raise config.error("vision_config", "missing")
+    clip = tower(config.inner("vision_config"), ("clip_vision_model",), CLIP, {"projection_dim", "vocab_size"})
+    vision = replace(clip, feature_layer=layer)
     length = text.integer("max_position_embeddings", 2048, 1, 1 << 24)
     key = "image_token_index" if "image_token_index" in config.values else "image_token_id"
     image_token_id = config.integer(key, 32000, 0, language.vocabulary - 1)
@@ -58,7 +64,7 @@ def read(config: ConfigReader) -> VlmForm:
         build=lambda: build_llava(made),
         parts=PARTS,
         source_of=_source_of,
-        is_ignored=lambda name: _is_ignored(name, vision, language.tied),
+        is_ignored=lambda name: _is_ignored(name, vision),
         image_token="<image>",
         image_token_id=image_token_id,
         processor=lambda given: _processor(given, vision),
@@ -73,13 +79,12 @@ def _source_of(name: str) -> TensorSource:
     )
 
 
-def _is_ignored(name: str, vision: VitConfig, is_tied: bool) -> bool:
+def _is_ignored(name: str, vision: VitConfig) -> bool:
     """Layers behind the one whose features are used, and tables that are recomputed."""
     layer = re.match(r"vision\.encoder\.layers\.(\d+)\.", name)
     if layer is not None:
         return vision.built <= int(layer[1]) < vision.depth
-    unread = name.startswith("vision.post_layernorm.") or name.endswith(("inv_freq", "position_ids"))
-    return unread or (is_tied and "lm_head" in name)
+    return name.startswith("vision.post_layernorm.") or is_table(name)
 
 
 def _processor(read: ConfigReader, vision: VitConfig) -> LlavaProcessor:

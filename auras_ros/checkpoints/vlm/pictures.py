@@ -21,8 +21,11 @@ from auras_ros.models.vlm import Grid
 
 ImagePixels = npt.NDArray[np.uint8]
 MOST_SIDE = 4096  # of an image after resizing, in pixels; Idefics3's own limit
+MOST_PIXELS = MOST_SIDE**2
 MOST_ASPECT = 200  # Qwen2-VL's own limit
-RESAMPLE = {2: "BILINEAR", 3: "BICUBIC", 1: "LANCZOS"}  # Pillow's numbers
+LANCZOS, BILINEAR, BICUBIC = 1, 2, 3  # Pillow's numbers
+RESAMPLE = {LANCZOS: "LANCZOS", BILINEAR: "BILINEAR", BICUBIC: "BICUBIC"}
+LEAST_STD = 1e-6
 CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 HALF = (0.5, 0.5, 0.5)
 
@@ -213,8 +216,8 @@ class SquareProcessor:
 
 
 def _divisor(read: ConfigReader, value: float) -> float:
-    if value <= 0:
-        raise read.error("image_std", f"{value:g} is not above 0")
+    if value < LEAST_STD:
+        raise read.error("image_std", f"{value:g} is less than {LEAST_STD:g}")
     return value
 
 
@@ -240,12 +243,14 @@ def _multiples(image: ImagePixels, tile: int) -> tuple[int, int]:
     return height, math.ceil(int(height * aspect) / tile) * tile
 
 
-def size_of(read: ConfigReader, key: str, *names: str, default: dict[str, int]) -> tuple[int, ...]:
-    """The named numbers of a size, from 1 to MOST_SIDE squared. Raises ModelConfigError."""
+def size_of(
+    read: ConfigReader, key: str, *names: str, default: dict[str, int], most: int = MOST_SIDE
+) -> tuple[int, ...]:
+    """The named numbers of a size, from 1 to `most`. Raises ModelConfigError."""
     given: Any = read.get(key, default)
     if isinstance(given, int) and not isinstance(given, bool):  # an older form
         given = dict.fromkeys(names, given)
     size = ConfigReader(given, f"{read.where}.{key}")
-    made = tuple(size.integer(name, default.get(name), 1, MOST_SIDE**2) for name in names)
+    made = tuple(size.integer(name, default.get(name), 1, most) for name in names)
     size.finish(set())
     return made

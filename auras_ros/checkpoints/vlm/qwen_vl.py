@@ -8,8 +8,16 @@ from torch import Tensor
 
 from auras_ros.checkpoints.config_reader import ConfigReader
 from auras_ros.checkpoints.hf_config import decoder_sizes
-from auras_ros.checkpoints.vlm.form import GENERAL, PROCESSOR, VlmForm, tied
-from auras_ros.checkpoints.vlm.pictures import CLIP_MEAN, CLIP_STD, Normalization, QwenProcessor, size_of
+from auras_ros.checkpoints.vlm.form import GENERAL, PROCESSOR, VlmForm, is_table, tied
+from auras_ros.checkpoints.vlm.pictures import (
+    BICUBIC,
+    CLIP_MEAN,
+    CLIP_STD,
+    MOST_PIXELS,
+    Normalization,
+    QwenProcessor,
+    size_of,
+)
 from auras_ros.checkpoints.vlm.sources import TensorSource
 from auras_ros.models.llama import LlamaConfig
 from auras_ros.models.qwen_vision import THETA, QwenVisionConfig
@@ -22,7 +30,6 @@ PARTS = (
     ("model.", "language."),
     ("lm_head.", "language.lm_head."),
 )
-BICUBIC = 3
 REQUIRED = (
     "num_attention_heads", "num_key_value_heads", "hidden_size", "num_hidden_layers", "intermediate_size", "vocab_size",
 )  # fmt: skip
@@ -56,7 +63,7 @@ def read(config: ConfigReader) -> VlmForm:
         build=lambda: QwenVl(made),
         parts=PARTS,
         source_of=lambda name: _source_of(name, vision),
-        is_ignored=lambda name: name.endswith("inv_freq") or (language.tied and "lm_head" in name),
+        is_ignored=is_table,
         image_token="<|image_pad|>",
         image_token_id=image_token_id,
         processor=lambda given: _processor(given, vision),
@@ -93,6 +100,7 @@ def _vision(read: ConfigReader) -> QwenVisionConfig:
     rope.only("rope_type", "axial", "default")
     if rope.number("rope_theta", THETA) != THETA:
         raise rope.error("rope_theta", f"is not supported; expected {THETA:g}")
+    rope.finish(set())
     depth = read.integer("depth", 32)
     made = QwenVisionConfig(
         width=read.integer("hidden_size", 3584),
@@ -125,7 +133,7 @@ def _source_of(name: str, vision: QwenVisionConfig) -> TensorSource:
         """[width, 3, frames, px, px]: a still image fills every frame."""
         if weight.dim() != 5 or weight.shape[2] != vision.frames:
             raise RuntimeError(f"expected 5 dimensions, {vision.frames} frames")
-        return weight.float().sum(2).flatten(1).to(weight.dtype)
+        return weight.float().sum(2).flatten(1)  # rounded, if it must be, when it is copied to its place
 
     return TensorSource((name,), summed)
 
@@ -144,8 +152,11 @@ def _processor(read: ConfigReader, vision: QwenVisionConfig) -> QwenProcessor:
         "shortest_edge",
         "longest_edge",
         default={"shortest_edge": 56 * 56, "longest_edge": 28 * 28 * 1280},
+        most=MOST_PIXELS,
     )
-    least, most = read.integer("min_pixels", least), read.integer("max_pixels", most)
+    least, most = (
+        read.integer(key, default, 1, MOST_PIXELS) for key, default in (("min_pixels", least), ("max_pixels", most))
+    )
     if not (vision.patch_px * vision.merge) ** 2 <= most or not 1 <= least <= most:
         raise read.error("size", f"{least} to {most} pixels: not a range that has an image of one token")
     read.finish(PROCESSOR)

@@ -53,6 +53,10 @@ class SourcedTensors(Mapping[str, Tensor]):
     def kinds(self) -> list[tuple[torch.dtype, int]]:
         return self._shards.kinds()
 
+    def stored(self, name: str) -> Tensor | None:
+        """The folder's tensor of this name without the version's prefix, if it has one."""
+        return self._shards[self._stored[name]] if name in self._stored else None
+
     def origin(self, name: str) -> str:
         return self._shards.origin(self._stored[self._sources[name].names[0]])
 

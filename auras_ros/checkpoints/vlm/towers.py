@@ -1,8 +1,9 @@
-"""The vision transformer in a folder's `vision_config`: SigLIP's or CLIP's keys, by transformers' names."""
+"""The vision transformer in a folder's `vision_config`, by transformers' keys."""
 
 from __future__ import annotations
 
 from collections.abc import Set
+from dataclasses import replace
 
 from auras_ros.checkpoints.config_reader import ConfigReader
 from auras_ros.checkpoints.vlm.form import GENERAL
@@ -11,42 +12,21 @@ from auras_ros.models.vit import Activation, VitConfig
 ACTIVATIONS: dict[str, Activation] = {"gelu_pytorch_tanh": "gelu_tanh", "quick_gelu": "quick_gelu", "gelu": "gelu"}
 
 
-def tower(read: ConfigReader, types: tuple[str, ...], ignored: Set[str] = frozenset()) -> VitConfig:
-    """With transformers' defaults of SigLIP in Idefics3. Raises ModelConfigError."""
+def tower(read: ConfigReader, types: tuple[str, ...], default: VitConfig, ignored: Set[str] = frozenset()) -> VitConfig:
+    """default: what a missing key has, and the kind of network. Raises ModelConfigError."""
     read.only("model_type", *types)
     read.only("num_channels", 3)
-    made = VitConfig(
-        image_px=read.integer("image_size", 224),
-        patch_px=read.integer("patch_size", 32),
-        width=read.integer("hidden_size", 1152),
-        depth=read.integer("num_hidden_layers", 12),
-        heads=read.integer("num_attention_heads", 16),
-        hidden=read.integer("intermediate_size", 3072),
-        activation=ACTIVATIONS[read.only("hidden_act", *ACTIVATIONS)],
-        norm_eps=read.number("layer_norm_eps", 1e-6),
+    usual = next(name for name, each in ACTIVATIONS.items() if each == default.activation)
+    made = replace(
+        default,
+        image_px=read.integer("image_size", default.image_px),
+        patch_px=read.integer("patch_size", default.patch_px),
+        width=read.integer("hidden_size", default.width),
+        depth=read.integer("num_hidden_layers", default.depth),
+        heads=read.integer("num_attention_heads", default.heads),
+        hidden=read.integer("intermediate_size", default.hidden),
+        activation=ACTIVATIONS[read.only("hidden_act", usual, *ACTIVATIONS)],
+        norm_eps=read.number("layer_norm_eps", default.norm_eps),
     )
     read.finish(GENERAL | ignored | {"tie_word_embeddings"})
-    return made
-
-
-def clip_tower(read: ConfigReader, types: tuple[str, ...], feature_layer: int) -> VitConfig:
-    """With the defaults of LLaVA's configuration. Raises ModelConfigError."""
-    read.only("model_type", *types)
-    read.only("num_channels", 3)
-    made = VitConfig(
-        image_px=read.integer("image_size", 336),
-        patch_px=read.integer("patch_size", 14),
-        width=read.integer("hidden_size", 1024),
-        depth=read.integer("num_hidden_layers", 24),
-        heads=read.integer("num_attention_heads", 16),
-        hidden=read.integer("intermediate_size", 4096),
-        activation=ACTIVATIONS[read.only("hidden_act", "quick_gelu", "gelu", "gelu_pytorch_tanh")],
-        class_token=True,
-        class_position=True,
-        pre_norm=True,
-        patch_bias=False,
-        norm_eps=read.number("layer_norm_eps", 1e-5),
-        feature_layer=feature_layer,
-    )
-    read.finish(GENERAL | {"projection_dim", "vocab_size", "tie_word_embeddings"})
     return made

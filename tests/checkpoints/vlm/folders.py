@@ -59,14 +59,19 @@ def image(height: int, width: int, seed: int = 0) -> npt.NDArray[np.uint8]:
     return np.ascontiguousarray(small.repeat(8, 0).repeat(8, 1)[:height, :width])
 
 
-def write(kind: str, path: Path, seed: int = 0, **changes: Any) -> Written:
-    """changes: of the configuration's keys; `text_config` and `vision_config` are merged."""
+def write(kind: str, path: Path, dtype: torch.dtype = torch.float32, **changes: Any) -> Written:
+    """dtype: of the weights in the file, which the returned model has in float32. changes: of the configuration's keys;
+    `text_config` and `vision_config` are merged."""
     path.mkdir(parents=True, exist_ok=True)
     ids = tokenizer(kind, path)
     values = _merged(CONFIGS[kind](ids), changes)
-    model = _model(values, seed) if kind != "cogagent" else None
+    model = _model(values) if kind != "cogagent" else None
     if model is not None:
         model.save_pretrained(path)
+        file = path / "model.safetensors"
+        save_file({name: tensor.to(dtype) for name, tensor in load_file(file).items()}, file)
+        for parameter in model.parameters():
+            parameter.copy_(parameter.to(dtype))
     else:
         (path / "config.json").write_text(json.dumps(values))
     processor = PROCESSORS[kind] | NORMAL
@@ -125,7 +130,7 @@ def _merged(values: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
     return values
 
 
-def _model(values: dict[str, Any], seed: int) -> Any:
+def _model(values: dict[str, Any]) -> Any:
     import transformers
 
     classes = {
@@ -137,7 +142,7 @@ def _model(values: dict[str, Any], seed: int) -> Any:
     settings, model = classes[values["model_type"]]
     with torch.random.fork_rng(devices=[]):
         made = model(settings(**values))
-    randomise(made, seed)
+    randomise(made)
     made.tie_weights()
     return made
 

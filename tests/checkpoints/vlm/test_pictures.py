@@ -6,7 +6,7 @@ that no model was trained with reaching one.
 
 from __future__ import annotations
 
-from pathlib import Path
+import sys
 from typing import Any
 
 import numpy as np
@@ -30,11 +30,9 @@ def processor(kind: str, **values: Any) -> Any:
 
 
 def published(name: str, **values: Any) -> Any:
-    import transformers
-
+    pytest.importorskip("transformers")
     module = __import__(f"transformers.models.{name}.image_processing_pil_{name}", fromlist=["_"])
     classes = {"idefics3": "Idefics3", "llava": "Llava", "qwen2_vl": "Qwen2VL"}
-    assert transformers
     return getattr(module, f"{classes[name]}ImageProcessorPil")(**values)
 
 
@@ -98,7 +96,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.parametrize("kind", READ)
-def test_what_is_no_image_is_refused(kind: str, name: str) -> None:
+def test_what_is_not_an_image_is_refused(kind: str, name: str) -> None:
     given, said = REFUSED[name]
     with pytest.raises(PictureError, match=said):
         processor(kind, **PROCESSORS[kind])(given)
@@ -108,13 +106,15 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "unknown": ("smolvlm", {"do_resise": True}, "preprocessor.do_resise: is unknown; did you mean do_resize"),
     "no-resize": ("llava", {"do_resize": False}, "preprocessor.do_resize: False is not supported"),
     "another-tile": ("smolvlm", {"max_image_size": {"longest_edge": 48}}, "48 pixels, but the vision model takes 32"),
-    "huge": ("smolvlm", {"size": {"longest_edge": 5000}}, "5000 pixels are more than 4096"),
-    "std": ("llava", {"image_std": [0.1, 0, 0.1]}, "preprocessor.image_std: 0 is not above 0"),
+    "huge": ("smolvlm", {"size": {"longest_edge": 5000}}, "size.longest_edge: 5000 is not from 1 to 4096"),
+    "std": ("llava", {"image_std": [0.1, 0, 0.1]}, "preprocessor.image_std: 0 is less than 1e-06"),
     "mean": ("llava", {"image_mean": [0.1, 0.2]}, r"preprocessor.image_mean: \[0.1, 0.2\] is not a list of 3 numbers"),
     "resample": ("llava", {"resample": 0}, "preprocessor.resample: 0 is not supported"),
     "crop": ("llava", {"crop_size": {"height": 20, "width": 28}}, r"\[20, 28\] pixels, but the vision model takes 28"),
     "size-key": ("llava", {"size": {"shortest_edge": 34, "longest": 3}}, "preprocessor.size.longest: is unknown"),
     "patch": ("qwen2_5_vl", {"patch_size": 14}, "preprocessor.patch_size: 14 is not supported; expected 4"),
+    "endless-range": ("qwen2_5_vl", {"patch_size": 4, "max_pixels": 10**12}, "max_pixels: 1000000000000 is not from 1"),
+    "endless-side": ("llava", {"size": {"shortest_edge": 10**6}}, "shortest_edge: 1000000 is not from 1 to 4096"),
     "range": ("qwen2_5_vl", {"patch_size": 4, "min_pixels": 9999, "max_pixels": 64}, "9999 to 64 pixels"),
     "square": ("cogagent", {"size": {"height": 32, "width": 31}}, r"\[32, 31\] pixels"),
 }
@@ -134,12 +134,13 @@ def test_a_published_smolvlm_file_is_taken() -> None:
         "do_resize": True, "image_mean": [0.5] * 3, "image_processor_type": "SmolVLMImageProcessor",
         "image_std": [0.5] * 3, "max_image_size": {"longest_edge": 32}, "processor_class": "SmolVLMProcessor",
         "resample": 1, "rescale_factor": 0.00392156862745098, "size": {"longest_edge": 128},
+        "crop_size": None, "_valid_processor_keys": ["images"],
         "video_sampling": {"fps": 1, "max_frames": 64, "video_size": {"longest_edge": 32}},
     }  # fmt: skip
     assert isinstance(processor("smolvlm", **values), Idefics3Processor)
 
 
-def test_pillow_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "PIL", None)
+def test_pillow_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(PictureError, match=r"auras_ros\[vlm\]"):
         processor("cogagent")(image(40, 40))

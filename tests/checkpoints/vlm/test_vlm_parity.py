@@ -73,6 +73,7 @@ def test_tokens_are_those_of_transformers(kind: str, sizes: list[tuple[int, int]
 CHANGED: dict[str, tuple[str, dict[str, Any]]] = {
     "idefics3": ("smolvlm", {"model_type": "idefics3", "vision_config": {"model_type": "idefics3_vision"}}),
     "more-patches": ("smolvlm", {"vision_config": {"patch_size": 4, "layer_norm_eps": 1e-3}, "scale_factor": 4}),
+    "remainder": ("smolvlm", {"vision_config": {"image_size": 31, "patch_size": 7}}),
     "odd-side": ("smolvlm", {"vision_config": {"image_size": 36, "patch_size": 6}, "scale_factor": 3}),
     "tied": ("smolvlm", {"tie_word_embeddings": True}),
     "llama3": (
@@ -99,6 +100,13 @@ CHANGED: dict[str, tuple[str, dict[str, Any]]] = {
 def test_every_key_counts(name: str, tmp_path: Path) -> None:
     kind, changes = CHANGED[name]
     check(write(kind, tmp_path / name, **changes), changes.get("model_type", kind), SIZES["several"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_half_precision_in_the_file_is_widened_and_not_rounded_again(kind: str, tmp_path: Path) -> None:
+    """transformers in float32 with the very weights of a bfloat16 folder."""
+    written = write(kind, tmp_path, torch.bfloat16)
+    check(written, kind, SIZES["several"])
 
 
 OTHERS = {
