@@ -54,6 +54,7 @@ TRANSFORMERS = ["transformers>=5.23; python_version >= '3.11'"]
 TUNE = ["optuna>=4.0"]
 OFFLOAD = ["accelerate>=1.0"]  # weights beyond the device's memory; brings huggingface-hub
 LANGUAGE = ["tokenizers>=0.20"]  # other prompts than a checkpoint's own; 8 MB, brings huggingface-hub
+VLM = [*LANGUAGE, "pillow>=10", "jinja2>=3.1"]  # images and conversations as vision-language models were trained with
 TEST = [
     "pytest>=8.4",  # --disable-plugin-autoload
     "pytest-xdist>=3.5",  # most node tests wait for processes: several at a time take less than half as long
@@ -66,8 +67,7 @@ TEST = [
     "diffusers>=0.30",  # the samplers are compared with its schedulers; 8 MB in all, brings no torch
     *TUNE,
     *OFFLOAD,
-    *LANGUAGE,
-    "pillow>=10",  # OpenVLA's processor resizes with it; ours is compared with it
+    *VLM,  # OpenVLA's processor resizes with Pillow too; ours is compared with it
     *TRANSFORMERS,  # Llama, the vision transformers and LLaVA are compared with it; brings no torch
 ]
 DEV = ["ruff>=0.6", "mypy>=1.11", "types-PyYAML"]
@@ -110,6 +110,7 @@ setup(
         "tune": TUNE,
         "offload": OFFLOAD,
         "language": LANGUAGE,
+        "vlm": VLM,
         "transformers": TRANSFORMERS,
         "demo": SIM + PLOT,
         "test": TEST + SIM,  # `colcon test` runs nothing unless an extra of this name asks for pytest

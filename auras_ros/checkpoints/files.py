@@ -11,7 +11,11 @@ from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.checkpoints.tensors import PICKLE_SUFFIXES, pickle_hint, read_tensors, sha256
 
 SAFETENSORS = ".safetensors"
-DIGESTED = ("*.json", f"*{SAFETENSORS}")  # they decide what a foreign folder does; nothing else in it is read
+DIGESTED = (
+    "*.json",
+    "*.jinja",
+    f"*{SAFETENSORS}",
+)  # they decide what a foreign folder does; nothing else in it is read
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:

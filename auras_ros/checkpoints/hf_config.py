@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from auras_ros.checkpoints.config_reader import ConfigReader, ModelConfigError
 from auras_ros.models.llama import LlamaConfig
 from auras_ros.models.openvla import OpenVlaConfig
 from auras_ros.models.presets import DINOV2_L, SIGLIP_SO400M
@@ -20,64 +21,20 @@ TIMM_VITS: Mapping[str, VitConfig] = {
     "vit_large_patch14_reg4_dinov2.lvd142m": DINOV2_L,
     "vit_so400m_patch14_siglip_224": SIGLIP_SO400M,
 }
-LARGEST = 1e12  # of a number that is not a size: above every published base of rotary frequencies
 
 
-class ModelConfigError(ValueError):
-    """A configuration that cannot be built; the text names the key."""
-
-
-class _ConfigReader:
-    """Typed reading of one mapping; errors name the key and its place."""
-
-    def __init__(self, values: Any, where: str) -> None:
-        if not isinstance(values, Mapping):
-            raise ModelConfigError(f"{where}: is not a mapping")
-        self.values, self.where = values, where
-
-    def integer(self, key: str, default: int) -> int:
-        value = self._or(key, default)
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise ModelConfigError(f"{self.where}.{key}: {value!r} is not a whole number")
-        return value
-
-    def number(self, key: str, default: float | None = None, least: float = 0.0) -> float:
-        value = self._or(key, default)
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise ModelConfigError(f"{self.where}.{key}: {value!r} is not a number")
-        if not least <= value <= LARGEST:  # refuses NaN too
-            raise ModelConfigError(f"{self.where}.{key}: is not a number from {least:g} to {LARGEST:g}")
-        return float(value)
-
-    def pair(self, key: str, kind: type[Any]) -> list[Any]:
-        """A list of two values of this type."""
-        value = self.values.get(key)
-        if not isinstance(value, list | tuple) or len(value) != 2 or any(type(each) is not kind for each in value):
-            name = {str: "names", int: "whole numbers"}[kind]
-            raise ModelConfigError(f"{self.where}.{key}: {value!r} is not a list of two {name}, one for each encoder")
-        return list(value)
-
-    def only(self, key: str, *supported: Any) -> Any:
-        """The key's value, which must be supported; a missing key counts as the first supported value."""
-        value = self._or(key, supported[0])
-        if not any(value == each and type(value) is type(each) for each in supported):
-            known = ", ".join(map(repr, supported))
-            raise ModelConfigError(f"{self.where}.{key}: {value!r} is not supported; expected {known}")
-        return value
-
-    def _or(self, key: str, default: Any) -> Any:
-        value = self.values.get(key)
-        return default if value is None else value
-
-
-def llama_config(values: Mapping[str, Any], where: str = "config") -> LlamaConfig:
+def llama_config(read: ConfigReader) -> LlamaConfig:
     """A Llama's configuration. Raises ModelConfigError, or ValueError, which names the size."""
-    read = _ConfigReader(values, where)
     read.only("model_type", "llama")
-    read.only("hidden_act", "silu")
     read.only("attention_bias", False)
     read.only("mlp_bias", False)
-    theta, scaling = _rope(values, where)
+    theta, scaling = _rope(read)
+    return replace(decoder_sizes(read), rope_theta=theta, rope_scaling=scaling)
+
+
+def decoder_sizes(read: ConfigReader) -> LlamaConfig:
+    """What Llama, Qwen2 and GLM-4 call by the same keys."""
+    read.only("hidden_act", "silu")
     heads = read.integer("num_attention_heads", 32)
     width = read.integer("hidden_size", 4096)
     head_dim = read.integer("head_dim", width // max(heads, 1))
@@ -90,26 +47,25 @@ def llama_config(values: Mapping[str, Any], where: str = "config") -> LlamaConfi
         hidden=read.integer("intermediate_size", 11008),
         head_dim=None if head_dim * heads == width else head_dim,
         norm_eps=read.number("rms_norm_eps", 1e-6),
-        rope_theta=theta,
-        rope_scaling=scaling,
         tied=read.only("tie_word_embeddings", False, True),
     )
 
 
-def _rope(values: Mapping[str, Any], where: str) -> tuple[float, RopeScaling | None]:
+def _rope(read: ConfigReader) -> tuple[float, RopeScaling | None]:
     """Base and scaling: from `rope_parameters`, or from the older `rope_theta` and `rope_scaling`."""
-    key = "rope_parameters" if values.get("rope_parameters") is not None else "rope_scaling"
-    rope = values.get(key)
-    older = _ConfigReader(values, where).number("rope_theta", 10000.0, least=1.0)
-    if rope is None:
+    older = read.number("rope_theta", 10000.0, least=1.0)
+    key = "rope_scaling" if read.get("rope_parameters") is None else "rope_parameters"
+    if read.get(key) is None:
         return older, None
-    read = _ConfigReader(rope, f"{where}.{key}")
-    theta = read.number("rope_theta", older, least=1.0)
-    name = "rope_type" if "rope_type" in rope else "type"
-    if read.only(name, "default", "llama3") == "default":
-        return theta, None
-    factor, low, high = (read.number(each) for each in ("factor", "low_freq_factor", "high_freq_factor"))
-    return theta, RopeScaling(factor, low, high, int(read.number("original_max_position_embeddings")))
+    rope = read.inner(key)
+    theta = rope.number("rope_theta", older, least=1.0)
+    rope.only("partial_rotary_factor", 1.0, 1)
+    scaling = None
+    if rope.only("rope_type" if "rope_type" in rope.values else "type", "default", "llama3") == "llama3":
+        factor, low, high = (rope.number(each) for each in ("factor", "low_freq_factor", "high_freq_factor"))
+        scaling = RopeScaling(factor, low, high, int(rope.number("original_max_position_embeddings")))
+    rope.finish({"type", "original_max_position_embeddings"})
+    return theta, scaling
 
 
 def openvla_config(values: Mapping[str, Any]) -> OpenVlaConfig:
@@ -118,7 +74,7 @@ def openvla_config(values: Mapping[str, Any]) -> OpenVlaConfig:
     Published folders leave the values of Llama 2 7B out of `text_config`. They do give model type and vocabulary, so an
     empty `text_config` is a mistake.
     """
-    read = _ConfigReader(values, "config")
+    read = ConfigReader(values, "config")
     read.only("model_type", "openvla", "prismatic")
     read.only("use_fused_vision_backbone", True)
     ids, sizes = read.pair("timm_model_ids", str), read.pair("image_sizes", int)
@@ -128,8 +84,8 @@ def openvla_config(values: Mapping[str, Any]) -> OpenVlaConfig:
     others = values.get("timm_override_act_layers")
     if others is not None and (not isinstance(others, list) or any(each is not None for each in others)):
         raise ModelConfigError(f"config.timm_override_act_layers: {others!r} is not supported; expected [null, null]")
-    text = _ConfigReader(values.get("text_config"), "config.text_config")
-    language = llama_config(text.values, text.where)
+    text = ConfigReader(values.get("text_config"), "config.text_config")
+    language = llama_config(text)
     for key in ("model_type", "vocab_size"):
         if text.values.get(key) is None:
             raise ModelConfigError(f"config.text_config.{key}: missing: it must say which language model it is")

@@ -101,3 +101,13 @@ def of_layer(pattern: str, name: str, layers: int) -> tuple[int, list[str]]:
     if int(layer) >= layers:
         raise TensorNameError(f"'{name}' is of layer {layer}, but there are {layers}")
     return int(layer), rest
+
+
+def siglip_name(name: str) -> str:
+    """transformers' name of a tensor of `models.vit`."""
+    if name == "pos_embed":
+        return "embeddings.position_embedding.weight"
+    if name.startswith("patch_embed."):
+        return f"embeddings.patch_embedding.{name.removeprefix('patch_embed.proj.')}"
+    name = name.replace(".norm1.", ".layer_norm1.").replace(".norm2.", ".layer_norm2.")
+    return "encoder." + name.replace(".attn.qkv.", ".self_attn.qkv.").replace(".attn.proj.", ".self_attn.out_proj.")

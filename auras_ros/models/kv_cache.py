@@ -8,6 +8,7 @@ time, nor whether a kept key still fits the current input: its owner writes agai
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -15,6 +16,12 @@ from torch.nn import functional as F
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(layer, query [B, heads, T, d], key and value [B, heads_kv, T, d]) -> [B, heads, T, d]; heads_kv divides heads."""
+
+
+class KVCache(Protocol):
+    """Where a forward's keys and values go and what its queries see."""
+
+    def at(self, positions: Tensor, mask: Tensor | None = None) -> Attend: ...
 
 
 def within(mask: Tensor | None = None) -> Attend:

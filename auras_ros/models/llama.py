@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from auras_ros.models.kv_cache import Attend, StaticKVCache, within
+from auras_ros.models.kv_cache import Attend, KVCache, StaticKVCache, within
 from auras_ros.models.rotary import RopeScaling, rotary, rotate
 
 GateActivation = Literal["silu", "gelu_tanh"]
@@ -25,8 +25,11 @@ GateActivation = Literal["silu", "gelu_tanh"]
 class LlamaConfig:
     """Sizes of a decoder. hidden: width inside the gated linear layers. head_dim: width / heads unless given.
 
-    tied: the head is the embedding. The last three are the differences of Gemma (`gemma`): the gate's activation, norms
-    that multiply by 1 + weight, and embeddings times the square root of the width. Raises ValueError, naming the size.
+    tied: the head is the embedding. activation, norm_offset and scaled_embedding are the differences of Gemma
+    (`gemma`): the gate's activation, norms that multiply by 1 + weight, and embeddings times the square root of the
+    width. qkv_bias: queries, keys and values have biases (Qwen2, GLM-4). rotated: how many numbers of a head are
+    rotated, from the first one; all unless given (GLM-4). mrope: the sections of M-RoPE (see `rotary`), if positions
+    have three parts (Qwen2-VL). Raises ValueError, naming the size.
     """
 
     vocabulary: int
@@ -43,6 +46,9 @@ class LlamaConfig:
     activation: GateActivation = "silu"
     norm_offset: bool = False
     scaled_embedding: bool = False
+    qkv_bias: bool = False
+    rotated: int | None = None
+    mrope: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("vocabulary", "width", "layers", "heads", "kv_heads", "hidden"):
@@ -54,9 +60,17 @@ class LlamaConfig:
             raise ValueError(f"llama: heads: {self.heads} is not a multiple of kv_heads, {self.kv_heads}")
         if self.size_of_head < 2 or self.size_of_head % 2:
             raise ValueError(f"llama: head_dim: {self.size_of_head} is not even and at least 2")
+        if not 2 <= self.size_rotated <= self.size_of_head or self.size_rotated % 2:
+            raise ValueError(f"llama: rotated: {self.size_rotated} is not even, from 2 to {self.size_of_head}")
+        if self.mrope and (min(self.mrope) < 1 or sum(self.mrope) != self.size_rotated // 2):
+            raise ValueError(f"llama: mrope: {list(self.mrope)} are not {self.size_rotated // 2} frequencies in all")
         if self.activation not in get_args(GateActivation):
             known = ", ".join(get_args(GateActivation))
             raise ValueError(f"llama: activation: '{self.activation}' is not known; known: {known}")
+
+    @property
+    def size_rotated(self) -> int:
+        return self.size_of_head if self.rotated is None else self.rotated
 
     @property
     def size_of_head(self) -> int:
@@ -92,9 +106,9 @@ class LlamaAttention(nn.Module):
         super().__init__()
         self.layer, self.head_dim = layer, config.size_of_head
         queries, keys = config.heads * self.head_dim, config.kv_heads * self.head_dim
-        self.q_proj = nn.Linear(config.width, queries, bias=False)
-        self.k_proj = nn.Linear(source or config.width, keys, bias=False)
-        self.v_proj = nn.Linear(source or config.width, keys, bias=False)
+        self.q_proj = nn.Linear(config.width, queries, bias=config.qkv_bias)
+        self.k_proj = nn.Linear(source or config.width, keys, bias=config.qkv_bias)
+        self.v_proj = nn.Linear(source or config.width, keys, bias=config.qkv_bias)
         self.o_proj = nn.Linear(queries, config.width, bias=False)
 
     def forward(self, x: Tensor, angles: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
@@ -146,7 +160,8 @@ class Llama(nn.Module):
     another, in the order given. With one they are stored at their positions, and see everything that is stored up to
     their own: a prefill, a single decoded token and the refresh of positions s to t are the same call. mask: as in
     `StaticKVCache.at` and `within`. places: positions for the rotary angles if they differ from `positions`: tokens
-    after masked ones may be counted without them.
+    after masked ones may be counted without them. With `mrope` they are [3, T] or [3, B, T]; `positions` count for all
+    three unless given.
     """
 
     def __init__(self, config: LlamaConfig) -> None:
@@ -161,7 +176,7 @@ class Llama(nn.Module):
         self,
         embeddings: Tensor,
         positions: Tensor | None = None,
-        cache: StaticKVCache | None = None,
+        cache: KVCache | None = None,
         mask: Tensor | None = None,
         places: Tensor | None = None,
     ) -> Tensor:
@@ -169,13 +184,18 @@ class Llama(nn.Module):
         if positions is None:
             positions = torch.arange(embeddings.shape[1], device=embeddings.device)
         attend = within(mask) if cache is None else cache.at(positions, mask)
-        config, places = self.config, positions if places is None else places
-        angles = rotary(places, config.size_of_head, config.rope_theta, config.rope_scaling, embeddings.dtype)
-        x = embeddings
+        if places is None:
+            places = positions.expand(3, *positions.shape) if self.config.mrope else positions
+        x, angles = embeddings, self.angles(places, embeddings.dtype)
         for layer in self.layers:
             x = layer(x, angles, attend)
         hidden: Tensor = self.norm(x)
         return hidden
+
+    def angles(self, places: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Cosines and sines of these positions: [T] or [B, T], with `mrope` [3, T] or [3, B, T]."""
+        config = self.config
+        return rotary(places, config.size_rotated, config.rope_theta, config.rope_scaling, dtype, config.mrope)
 
     @property
     def vocabulary(self) -> int:

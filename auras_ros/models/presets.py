@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from auras_ros.models.cogagent import CogAgentConfig
 from auras_ros.models.gemma import gemma_config
 from auras_ros.models.gpt_neox import GptNeoxConfig
 from auras_ros.models.llama import LlamaConfig
@@ -106,3 +107,13 @@ SMOLVLAS: Mapping[str, SmolVlaConfig] = {
     "smolvla": SmolVlaConfig(_SMOL_VISION, _SMOL, replace(_SMOL, width=720, hidden=2048)),
     "smolvla-tiny": SmolVlaConfig(_TINY_SMOL_VISION, _TINY_SMOL, _TINY_SMOL_EXPERT, 2, horizon=6, state=5, actions=4),
 }
+
+# Nova's table II: a 64-layer tower of 4 B parameters (EVA2-CLIP-E+ at CogAgent's 1120 pixels) and GLM-4-9B's 40 layers;
+# the cross-attention's width is CogAgent's (Hong et al. 2024).
+COGAGENT_9B = CogAgentConfig(
+    VitConfig(1120, 14, 1792, 64, 16, 15360, class_token=True, class_position=True, feature_layer=-1, post_norm=True),
+    LlamaConfig(151552, 4096, 40, 32, 2, 13696, norm_eps=1.5625e-7, qkv_bias=True, rotated=64),
+    adapter=13696,
+    cross_width=1024,
+    cross_heads=32,
+)

@@ -37,23 +37,39 @@ class RopeScaling:
 
 
 def rotary(
-    positions: Tensor, head_dim: int, theta: float, scaling: RopeScaling | None, dtype: torch.dtype
+    positions: Tensor,
+    rotated: int,
+    theta: float,
+    scaling: RopeScaling | None,
+    dtype: torch.dtype,
+    sections: tuple[int, ...] = (),
 ) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of positions [T] or [B, T]: each [T, head_dim] or [B, 1, T, head_dim]."""
-    exponent = torch.arange(0, head_dim, 2, device=positions.device).float() / head_dim
+    """Cosines and sines of positions [T] or [B, T]: each [T, rotated] or [B, 1, T, rotated]. rotated: numbers of a head
+    that are rotated.
+
+    sections: M-RoPE (Wang et al. 2024, 2.1): positions have a first dimension of 3 (time, height, width), and the
+    frequencies are divided into sections of these sizes, which take one of the three in turn.
+    """
+    exponent = torch.arange(0, rotated, 2, device=positions.device).float() / rotated
     frequency = 1.0 / theta**exponent
     if scaling is not None:
         frequency = _stretched(frequency, scaling)
     angle = positions.float()[..., None] * frequency
+    if sections:
+        angle = torch.cat([part[i % 3] for i, part in enumerate(angle.split(sections, -1))], -1)
     angle = torch.cat([angle, angle], -1)
-    if positions.dim() == 2:
+    if angle.dim() == 3:
         angle = angle[:, None]
     return angle.cos().to(dtype), angle.sin().to(dtype)
 
 
 def rotate(x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
-    """Queries or keys [B, heads, T, head_dim], each pair (i, i + head_dim / 2) rotated by its angle."""
+    """Queries or keys [B, heads, T, head_dim], each pair (i, i + rotated / 2) of the first `rotated` numbers rotated by
+    its angle; the rest of a head stays."""
     cosine, sine = angles
+    rotated = cosine.shape[-1]
+    if rotated < x.shape[-1]:
+        return torch.cat([rotate(x[..., :rotated], angles), x[..., rotated:]], -1)
     first, second = x.chunk(2, -1)
     return x * cosine + torch.cat([-second, first], -1) * sine
 

@@ -72,12 +72,13 @@ class SmolVlaConfig:
 class FoldProjector(nn.Module):
     """SigLIP's last norm, the folding and the projection: patches [..., P, features] -> [..., P / fold^2, width].
 
-    The result is multiplied by the square root of the width, like words.
+    scaled: the result is multiplied by the square root of the width, like SmolVLA's words.
     """
 
-    def __init__(self, vision: VitConfig, fold: int, width: int) -> None:
+    def __init__(self, vision: VitConfig, fold: int, width: int, scaled: bool = True) -> None:
         super().__init__()
         self.norm, self.fold, self.width = nn.LayerNorm(vision.width, vision.norm_eps), fold, width
+        self.scaled = scaled
         self.linear = nn.Linear(vision.width * fold**2, width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -85,7 +86,7 @@ class FoldProjector(nn.Module):
         squares = self.norm(x).unflatten(-2, (side // self.fold, self.fold, side // self.fold, self.fold))
         folded = squares.transpose(-4, -3).flatten(-3).flatten(-3, -2)
         out: Tensor = self.linear(folded)
-        return out * out.new_full((), self.width**0.5)  # rounded to the weights' type, as published
+        return out * out.new_full((), self.width**0.5) if self.scaled else out  # rounded to the weights' type
 
 
 class CrossAttention(LlamaAttention):

@@ -23,12 +23,13 @@ INITIAL_STD = 0.02
 
 @dataclass(frozen=True)
 class VitConfig:
-    """depth: layers of the published network. feature_layer: -1 is the last layer, -2 the one before it.
+    """depth: layers of the published network. feature_layer: -1 is the last layer, -2 the one before it. image_px: if
+    it is not a multiple of patch_px, the right and lower edge are not seen.
 
     hidden: width inside the linear layers. class_token: a token before the patches that is not returned.
     class_position: it has its own position embedding (CLIP); if not, weights are expected to hold the sum, as timm's
-    do. registers: more such tokens, without positions. pre_norm: a norm before the first layer. Raises ValueError,
-    naming the size.
+    do. registers: more such tokens, without positions. pre_norm: a norm before the first layer. post_norm: each layer's
+    norms are behind attention and linear layers, before the residual (EVA2-CLIP-E). Raises ValueError, naming the size.
     """
 
     image_px: int
@@ -46,13 +47,14 @@ class VitConfig:
     layer_scale: bool = False
     norm_eps: float = 1e-6
     feature_layer: int = -2
+    post_norm: bool = False
 
     def __post_init__(self) -> None:
         for name in ("image_px", "patch_px", "width", "depth", "heads", "hidden"):
             if getattr(self, name) < 1:
                 raise ValueError(f"vit: {name}: {getattr(self, name)} is less than 1")
-        if self.image_px % self.patch_px:
-            raise ValueError(f"vit: image_px: {self.image_px} is not a multiple of patch_px, {self.patch_px}")
+        if self.image_px < self.patch_px:
+            raise ValueError(f"vit: image_px: {self.image_px} is less than patch_px, {self.patch_px}")
         if self.width % self.heads:
             raise ValueError(f"vit: width: {self.width} is not a multiple of heads, {self.heads}")
         if not -self.depth <= self.feature_layer <= -1:
@@ -131,7 +133,8 @@ class LayerScale(nn.Module):
 
 
 class VitLayer(nn.Module):
-    """Attention and linear layers; each with a norm before, a scale if the network has one, and a residual after."""
+    """Attention and linear layers; each with a norm before or behind it, a scale if the network has one, and a residual
+    after."""
 
     def __init__(self, config: VitConfig) -> None:
         super().__init__()
@@ -140,10 +143,15 @@ class VitLayer(nn.Module):
         self.norm2, self.mlp = nn.LayerNorm(width, eps), Mlp(config)
         self.ls1: nn.Module = LayerScale(width) if config.layer_scale else nn.Identity()
         self.ls2: nn.Module = LayerScale(width) if config.layer_scale else nn.Identity()
+        self.post_norm = config.post_norm
 
     def forward(self, x: Tensor) -> Tensor:
-        x = x + self.ls1(self.attn(self.norm1(x)))
-        out: Tensor = x + self.ls2(self.mlp(self.norm2(x)))
+        if self.post_norm:
+            x = x + self.ls1(self.norm1(self.attn(x)))
+            out: Tensor = x + self.ls2(self.norm2(self.mlp(x)))
+        else:
+            x = x + self.ls1(self.attn(self.norm1(x)))
+            out = x + self.ls2(self.mlp(self.norm2(x)))
         return out
 
 

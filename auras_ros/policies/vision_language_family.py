@@ -159,6 +159,8 @@ def read_config(kind: type[ConfigT], raw: Any, owner: str) -> ConfigT:
             raise ValueError(f"{owner}: '{key}' is missing")
         if key in values and not _fits(values[key], str(each.type)):
             raise ValueError(f"{owner}: {key}: {values[key]!r} is not of type {each.type}")
+        if isinstance(values.get(key), list):
+            values[key] = tuple(values[key])
     if values.get("rope_scaling") is not None:
         values["rope_scaling"] = read_config(RopeScaling, values["rope_scaling"], f"{owner}: rope_scaling")
     return kind(**values)
@@ -167,6 +169,8 @@ def read_config(kind: type[ConfigT], raw: Any, owner: str) -> ConfigT:
 def _fits(value: Any, wanted: str) -> bool:
     """Whether the JSON value has the annotated type; the class itself checks words."""
     kinds = {"int": int, "float": int | float, "bool": bool, "None": type(None), "RopeScaling": Mapping}
+    if wanted == "tuple[int, ...]":
+        return isinstance(value, list | tuple) and all(type(each) is int for each in value)
     allowed = [kinds.get(part, str) for part in wanted.split(" | ")]
     return any(isinstance(value, kind) and (kind is bool or not isinstance(value, bool)) for kind in allowed)
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from auras_ros.checkpoints.hf_config import ModelConfigError, llama_config, openvla_config
+from auras_ros.checkpoints.config_reader import ConfigReader, ModelConfigError
+from auras_ros.checkpoints.hf_config import llama_config, openvla_config
+from auras_ros.models.llama import LlamaConfig
 from auras_ros.models.presets import LLAMAS, OPENVLAS
 from auras_ros.models.rotary import RopeScaling
 from tests.models import published
@@ -26,6 +28,10 @@ OPENVLA: dict[str, Any] = {
 }
 
 
+def llama(values: dict[str, Any]) -> LlamaConfig:
+    return llama_config(ConfigReader(values, "config"))
+
+
 def test_the_published_folder_is_the_preset() -> None:
     assert openvla_config(OPENVLA) == OPENVLAS["openvla-7b"]
 
@@ -33,17 +39,17 @@ def test_the_published_folder_is_the_preset() -> None:
 def test_what_is_left_out_is_what_transformers_takes() -> None:
     transformers = pytest.importorskip("transformers")
     full = transformers.LlamaConfig().to_dict()
-    assert llama_config({}) == llama_config(full)
+    assert llama({}) == llama(full)
 
 
 @pytest.mark.parametrize("name", LLAMAS)
 def test_every_llama_preset_comes_back_from_its_config(name: str) -> None:
-    assert llama_config(published.llama_values(LLAMAS[name])) == LLAMAS[name]
+    assert llama(published.llama_values(LLAMAS[name])) == LLAMAS[name]
 
 
 def test_heads_of_another_width_than_their_share_are_kept() -> None:
-    assert llama_config({"head_dim": 96}).size_of_head == 96
-    assert llama_config({"head_dim": 128}) == llama_config({})
+    assert llama({"head_dim": 96}).size_of_head == 96
+    assert llama({"head_dim": 128}) == llama({})
 
 
 def test_both_ways_to_write_llama3_scaling() -> None:
@@ -54,8 +60,8 @@ def test_both_ways_to_write_llama3_scaling() -> None:
         "high_freq_factor": 4.0,
         "original_max_position_embeddings": 8192,
     }
-    old = llama_config({"rope_theta": 500000.0, "rope_scaling": values})
-    new = llama_config({"rope_parameters": values | {"rope_theta": 500000.0}})
+    old = llama({"rope_theta": 500000.0, "rope_scaling": values})
+    new = llama({"rope_parameters": values | {"rope_theta": 500000.0}})
     assert old == new
     assert (new.rope_theta, new.rope_scaling) == (500000.0, RopeScaling(8.0, 1.0, 4.0, 8192))
 
@@ -82,7 +88,7 @@ def test_both_ways_to_write_llama3_scaling() -> None:
 )
 def test_a_llama_that_is_not_built_is_refused_by_key(values: dict[str, Any], said: str) -> None:
     with pytest.raises(ModelConfigError, match=said):
-        llama_config(values)
+        llama(values)
 
 
 @pytest.mark.parametrize(

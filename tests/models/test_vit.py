@@ -94,7 +94,7 @@ def test_images_of_another_size_are_refused_not_interpolated() -> None:
 @pytest.mark.parametrize(
     ("sizes", "said"),
     [
-        ({"image_px": 30}, "image_px: 30 is not a multiple of patch_px, 14"),
+        ({"image_px": 13}, "image_px: 13 is less than patch_px, 14"),
         ({"heads": 5}, "width: 32 is not a multiple of heads, 5"),
         ({"feature_layer": 0}, "feature_layer: 0 is not in -3 to -1"),
         ({"feature_layer": -4}, "feature_layer: -4 is not in -3 to -1"),

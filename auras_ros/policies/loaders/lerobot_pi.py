@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.hf_names import siglip_name
 from auras_ros.models.presets import PI0S
 from auras_ros.observation import Pad
 from auras_ros.policies.loaders import prompts
 from auras_ros.policies.loaders.lerobot import BURIED, NORMALIZER, LeRobotFolder
-from auras_ros.policies.loaders.lerobot_vla import check_fixed, flow_manifest, pictures, siglip_name, translated
+from auras_ros.policies.loaders.lerobot_vla import check_fixed, flow_manifest, pictures, translated
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.loaders.translated import Translated
 from auras_ros.policies.prompt import INSTRUCTION, PromptTemplate

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.hf_names import siglip_name
 from auras_ros.checkpoints.tokenizer import TOKENIZER, read_tokenizer
 from auras_ros.models.llama import LlamaConfig
 from auras_ros.models.presets import SMOLVLAS
@@ -19,14 +20,14 @@ from auras_ros.models.vit import VitConfig
 from auras_ros.observation import Pad
 from auras_ros.policies.loaders import prompts
 from auras_ros.policies.loaders.lerobot import BURIED, NORMALIZER, LeRobotFolder
-from auras_ros.policies.loaders.lerobot_vla import EMPTY, check_fixed, flow_manifest, pictures, siglip_name, translated
+from auras_ros.policies.loaders.lerobot_vla import EMPTY, check_fixed, flow_manifest, pictures, translated
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.loaders.translated import Translated
 from auras_ros.policies.prompt import INSTRUCTION
 
 
 @dataclass(frozen=True)
-class Vlm:
+class VlmSizes:
     """The sizes behind the name of a vision-language model. language: with all its layers."""
 
     vision: VitConfig
@@ -35,8 +36,8 @@ class Vlm:
 
 
 _SMOLVLA = SMOLVLAS["smolvla"]
-VLMS: dict[str, Vlm] = {
-    "HuggingFaceTB/SmolVLM2-500M-Video-Instruct": Vlm(
+VLMS: dict[str, VlmSizes] = {
+    "HuggingFaceTB/SmolVLM2-500M-Video-Instruct": VlmSizes(
         _SMOLVLA.vision, replace(_SMOLVLA.language, layers=32), _SMOLVLA.fold
     )
 }
@@ -95,7 +96,7 @@ def _manifest(folder: LeRobotFolder, robot: Robot) -> dict[str, Any]:
     return flow_manifest(folder, robot, network, seen, folder.count("num_steps"))
 
 
-def _decoders(folder: LeRobotFolder, vlm: Vlm) -> dict[str, Any]:
+def _decoders(folder: LeRobotFolder, vlm: VlmSizes) -> dict[str, Any]:
     """Sizes of the truncated language model and of the expert, and which of its layers see the actions."""
     asked, share = folder.get("num_vlm_layers"), folder.get("expert_width_multiplier")
     if type(asked) is not int or not isinstance(share, int | float) or not share > 0:

@@ -104,13 +104,3 @@ def joined_attention(tensors: dict[str, Tensor], layers: str) -> dict[str, Tenso
         if all(part in tensors and tensors[part].shape == tensors[name].shape for part in parts):
             made[name.replace("q_proj", "qkv")] = torch.cat([made.pop(part) for part in parts])
     return made
-
-
-def siglip_name(name: str) -> str:
-    """transformers' name of a tensor of `models.vit`."""
-    if name == "pos_embed":
-        return "embeddings.position_embedding.weight"
-    if name.startswith("patch_embed."):
-        return f"embeddings.patch_embedding.{name.removeprefix('patch_embed.proj.')}"
-    name = name.replace(".norm1.", ".layer_norm1.").replace(".norm2.", ".layer_norm2.")
-    return "encoder." + name.replace(".attn.qkv.", ".self_attn.qkv.").replace(".attn.proj.", ".self_attn.out_proj.")

@@ -31,7 +31,7 @@ def shrink(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lerobot_pi, "VISION", vision)
     monkeypatch.setattr(lerobot_pi, "GEMMAS", gemmas)
     tiny = SMOLVLAS["smolvla-tiny"]
-    vlm = lerobot_smolvla.Vlm(tiny.vision, replace(tiny.language, vocabulary=WORDS, layers=4), tiny.fold)
+    vlm = lerobot_smolvla.VlmSizes(tiny.vision, replace(tiny.language, vocabulary=WORDS, layers=4), tiny.fold)
     monkeypatch.setattr(lerobot_smolvla, "VLMS", dict.fromkeys(lerobot_smolvla.VLMS, vlm))
     monkeypatch.setattr(lerobot_smolvla, "expert_hidden", lambda width: 2 * width)
 

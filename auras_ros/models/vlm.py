@@ -1,0 +1,56 @@
+"""A vision-language model as the engine serves it: a vision stage that makes embeddings of images, and a decoder.
+
+The decoder gets one sequence: embedded token ids, of which those that stand for an image are replaced by that image's
+embeddings (Nova II-A). What differs between models is how an image is cut up, how many embeddings it has, and which
+positions the decoder rotates by. A model knows neither requests nor time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from auras_ros.models.llama import Llama
+from auras_ros.models.vision_language import VisionEncoder
+
+Grid = tuple[int, int]
+"""Rows and columns of an image's pieces: tiles, or patches."""
+
+
+class Vlm(nn.Module):
+    """`see` is the vision stage; `language` the decoder of prefill and decode. memory_width: 0, or the width of what
+    the decoder reads by cross-attention beside the sequence (`cogagent`)."""
+
+    language: Llama
+    memory_width = 0
+
+    def see(self, pixels: Tensor, grids: Sequence[Grid]) -> list[Tensor]:
+        """Each image's embeddings [tokens, language width]. pixels: the images' pieces, one after another, in the form
+        that the model's processor gives them; grids: of each image."""
+        raise NotImplementedError
+
+    def places(self, length: int, at: Tensor, grids: Sequence[Grid]) -> Tensor:
+        """Positions for the rotary angles of a prompt of this length, int64 [length], or [3, length] with M-RoPE. at:
+        positions of all image tokens in the sequence, int64, rising. A token generated later has the largest of them
+        plus its distance from the prompt's last token."""
+        return torch.arange(length)
+
+    def sequence(self, ids: Tensor, at: Tensor, seen: Sequence[Tensor]) -> Tensor:
+        """Embeddings [T, width] of token ids int64 [T], with the images' in their places `at`."""
+        embedded = self.language.embed(ids)
+        return embedded.index_copy(0, at, torch.cat(list(seen))) if seen else embedded
+
+
+class TiledVlm(Vlm):
+    """Images cut into tiles of one size, each a batch row of the vision encoder: SmolVLM2, Idefics3, LLaVA."""
+
+    def __init__(self, vision: VisionEncoder, projector: nn.Module, language: Llama) -> None:
+        super().__init__()
+        self.vision, self.projector, self.language = vision, projector, language
+
+    def see(self, pixels: Tensor, grids: Sequence[Grid]) -> list[Tensor]:
+        """pixels: tiles [N, 3, px, px], as many of each image as its grid has pieces."""
+        tokens: Tensor = self.projector(self.vision(pixels))
+        return [part.flatten(0, 1) for part in tokens.split([rows * columns for rows, columns in grids])]
