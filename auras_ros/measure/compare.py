@@ -77,7 +77,7 @@ class Measured:
     rates: Rates
     best: Mapping[Plan, Variant]
     bench: Bench
-    said: Mapping[Variant, str]  # notes on disturbed rates
+    notes: Mapping[Variant, str]  # on disturbed rates
     difference: float = 0.0
 
     def __contains__(self, plan: Plan) -> bool:
@@ -101,7 +101,7 @@ class Measured:
             "speedup_high": high,
             "staleness_ms": median(stale_ms) if stale_ms else None,
             "rounds": len(found),
-            "disturbed": form in self.said,
+            "disturbed": form in self.notes,
         }
 
 
@@ -125,9 +125,9 @@ def measure(bench: Bench, job: Job, plans: Sequence[Plan]) -> Measured:
         raise OverError
     if seq not in rates:
         raise RuntimeError(f"{plans[0]} gave no rate: there is nothing to compare with")
-    said = disturbed(rates, seq)
-    job.report.disturb(job.what, said.values())
-    return Measured(rates, best, bench, said, difference)
+    notes = disturbed(rates, seq)
+    job.report.disturb(job.what, notes.values())
+    return Measured(rates, best, bench, notes, difference)
 
 
 SPEEDUP_COLUMNS = (("x seq", "{speedup:.2f}"), ("quartiles", "{speedup_low:.2f} to {speedup_high:.2f}"))
@@ -149,15 +149,15 @@ def ratio(
 def disturbed(rates: Mapping[Variant, Sequence[float]], seq: Variant | None) -> dict[Variant, str]:
     """Which rates were measured while something else used the machine, and the evidence: windows of one variant that
     differ too much, or par with one worker at another rate than seq, although it does the same work."""
-    said: dict[Variant, str] = {}
+    notes: dict[Variant, str] = {}
     for variant, values in rates.items():
         low, middle, high = spread(values)
         if len(values) >= LEAST_WINDOWS and high - low > APART * middle:
-            said[variant] = f"{variant}: windows of the same plan differ by {(high - low) / middle:.0%} (quartiles)"
+            notes[variant] = f"{variant}: windows of the same plan differ by {(high - low) / middle:.0%} (quartiles)"
     if seq is not None and {seq, control_of(seq)} <= rates.keys():
         over = ratio(rates, control_of(seq), seq)[1]
         if abs(over - 1) > SAME:
             apart = f"{abs(over - 1):.0%} {'faster' if over > 1 else 'slower'}"
             text = f"par with one worker (the same work) is {apart} than seq"
-            said |= dict.fromkeys((seq, control_of(seq)), text)
-    return said
+            notes |= dict.fromkeys((seq, control_of(seq)), text)
+    return notes

@@ -79,12 +79,12 @@ class FaultResult:
 @dataclass
 class LoadResult:
     """Beside a load: how often somebody had to arm again, because of a stall of the actuator or for another reason; and
-    at how many of so many looks it was driven."""
+    at how many of so many samples it was driven."""
 
     rearmed: int = 0
     by_stall: int = 0
     reasons: list[str] = field(default_factory=list)
-    looks: int = 0
+    samples: int = 0
     driven: int = 0
 
 
@@ -215,7 +215,7 @@ class SoakRun:
             while (at_s := self._at_s) < self._settings.seconds:
                 self._harness.pause(POLL_S)
                 self._read_load()
-                load.looks, load.driven = load.looks + 1, load.driven + witness.driving
+                load.samples, load.driven = load.samples + 1, load.driven + witness.driving
                 average = self.result.load_averages[-1]
                 self._progress(f"{at_s:5.0f} s  load {average:.1f}, {load.rearmed} armed again, {load.by_stall} stalls")
                 state, beat = witness.state, witness.heartbeat

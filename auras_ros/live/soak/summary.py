@@ -37,7 +37,7 @@ def report(result: SoakResult, *, interrupted: bool) -> Report:
     if load := result.load:
         made.summary |= {"ended_unasked": judge.kinds["process ended"]}
         made.summary |= {"rearmed": load.rearmed, "disarmed_by_stall": load.by_stall}
-        made.summary |= {"driven_share": load.driven / max(1, load.looks)}
+        made.summary |= {"driven_share": load.driven / max(1, load.samples)}
     if averages := result.load_averages:
         made.summary |= {"load_1min_mean": float(np.mean(averages)), "load_1min_max": max(averages)}
     made.more = {
@@ -126,7 +126,7 @@ def _rest(made: Report) -> Iterator[str]:
         yield (
             f"{found['ended_unasked']:.0f} processes ended unasked, {found['rearmed']:.0f} armings needed, "
             f"{found['disarmed_by_stall']:.0f} more after stalls of the actuator; "
-            f"driven at {found['driven_share']:.0%} of the looks, one a second"
+            f"driven at {found['driven_share']:.0%} of the samples, one a second"
         )
     if "presses_wanted" in found:
         yield (

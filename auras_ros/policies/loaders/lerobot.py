@@ -195,10 +195,10 @@ class LeRobotFolder:
         if step is None:
             return normalization(feature.name, told, size, self._buried(feature))
         config, eps = step.config, step.config.get("eps", 1e-8)
-        mode = mode_of(feature, config, "norm_map", step.said)
+        mode = mode_of(feature, config, "norm_map", step.processor)
         if mode != told:
             raise CheckpointError(
-                f"{step.said}: step '{step.name}': norm_map: {feature.kind} is {mode}, but {self.file} has {told}"
+                f"{step.processor}: step '{step.name}': norm_map: {feature.kind} is {mode}, but {self.file} has {told}"
             )
         check_listed(feature, step, mode, self.file)
         only = config.get("normalize_observation_keys")

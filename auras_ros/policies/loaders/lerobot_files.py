@@ -32,7 +32,7 @@ class ProcessorStep:
     config: Mapping[str, Any]
     state: Mapping[str, Tensor]
     file: Path  # of its state, or of the step itself if it has none
-    said: Path  # of the step itself
+    processor: Path  # the file of the step itself
 
 
 def read_features(config: Mapping[str, Any], key: str, file: Path) -> tuple[PolicyFeature, ...]:

@@ -41,11 +41,13 @@ def check_harmless(steps: Iterable[ProcessorStep]) -> dict[str, str]:
     renamed: dict[str, str] = {}
     for step in steps:
         if step.name == DEVICE and (kind := step.config.get("float_dtype")) not in (None, "float32"):
-            raise CheckpointError(f"{step.said}: step '{step.name}': float_dtype: {kind!r} is not supported")
+            raise CheckpointError(f"{step.processor}: step '{step.name}': float_dtype: {kind!r} is not supported")
         if step.name == RENAME:
             names = step.config.get("rename_map", {})
             if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
-                raise CheckpointError(f"{step.said}: step '{step.name}': rename_map: {names!r} is not a map of names")
+                raise CheckpointError(
+                    f"{step.processor}: step '{step.name}': rename_map: {names!r} is not a map of names"
+                )
             renamed.update({feature: given for given, feature in names.items()})
     return renamed
 
@@ -63,7 +65,7 @@ def check_listed(feature: PolicyFeature, step: ProcessorStep, mode: str, config:
     normalise a feature that is not listed. Actions are always normalised. Raises CheckpointError."""
     listed = step.config.get("features")
     told = listed.get(feature.name) if isinstance(listed, dict) else None
-    where = f"{step.said}: step '{step.name}': features"
+    where = f"{step.processor}: step '{step.name}': features"
     if told is None and feature.kind != "ACTION" and mode != "IDENTITY":
         raise CheckpointError(f"{where}: '{feature.name}' is missing, though {feature.kind} is {mode}")
     if told is not None and (not isinstance(told, dict) or told.get("type") != feature.kind):

@@ -288,7 +288,7 @@ def test_beside_a_load_what_needs_a_person_is_counted(reason: str, rearmed: int,
         return run.result.load
 
     load = counted()
-    assert load.driven == load.looks > 0
+    assert load.driven == load.samples > 0
     assert (load.rearmed, load.by_stall) == (0, 0)
     acted.armed, acted.reason = False, reason  # type: ignore[attr-defined]
     harness.pause(0.02)

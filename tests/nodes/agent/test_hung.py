@@ -1,4 +1,4 @@
-"""A frame that is late: the heart is silent within a second, and the actuator holds. One that ends goes on as it was;
+"""A frame that is late: the heartbeat says so within a second, and the actuator holds. One that ends goes on as it was;
 one that does not, though the machine lets it, ends the process. Also where the frame keeps the interpreter, so that no
 Python thread of the process runs any more."""
 
@@ -164,9 +164,9 @@ KEEPS_THE_INTERPRETER = (
     TOLD
     + """
 import ctypes, time
-import auras_ros.nodes.agent.heartbeat as pulse
+from auras_ros.nodes.agent import heartbeat
 from auras_ros.pipeline.whole import RequestWorker
-pulse.GUARD_S = 1.5
+heartbeat.GUARD_S = 1.5
 run = RequestWorker.run
 def the_frame_that_hangs(self):
     if told.is_set():
@@ -179,8 +179,8 @@ RequestWorker.run = the_frame_that_hangs
 LOADS_WITHOUT_GIVING_WAY = """
 import ctypes
 import auras_ros.nodes.agent.loading as load
-import auras_ros.nodes.agent.heartbeat as pulse
-pulse.GUARD_S = 1.5
+from auras_ros.nodes.agent import heartbeat
+heartbeat.GUARD_S = 1.5
 load_pipeline = load.load_pipeline
 def slow(*words):
     ctypes.PyDLL(None).sleep(4)

@@ -132,8 +132,8 @@ class Robot:
         self.looks = 0  # of workers, for something to do
 
     def activate(self) -> FrameRunner:
-        voice: Any = SimpleNamespace(chunk=lambda chunk, emission, contract: self.chunks.append(chunk))
-        self.frames = frames = self.configured.frames(voice, lambda step: None)
+        publishers: Any = SimpleNamespace(chunk=lambda chunk, emission, contract: self.chunks.append(chunk))
+        self.frames = frames = self.configured.frames(publishers, lambda step: None)
         latch = frames._latch
 
         def looked(number: int, now_ns: int) -> Latched | None:
