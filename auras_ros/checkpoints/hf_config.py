@@ -51,6 +51,16 @@ def decoder_sizes(read: ConfigReader) -> LlamaConfig:
     )
 
 
+def required_sizes(read: ConfigReader) -> LlamaConfig:
+    """As `decoder_sizes`, whose defaults are Llama's, but each key must be there."""
+    for key in (
+        "num_attention_heads", "num_key_value_heads", "hidden_size", "num_hidden_layers", "intermediate_size",
+        "vocab_size",
+    ):  # fmt: skip
+        read.integer(key)
+    return decoder_sizes(read)
+
+
 def _rope(read: ConfigReader) -> tuple[float, RopeScaling | None]:
     """Base and scaling: from `rope_parameters`, or from the older `rope_theta` and `rope_scaling`."""
     older = read.number("rope_theta", 10000.0, least=1.0)

@@ -8,19 +8,19 @@ from dataclasses import replace
 from torch import Tensor
 
 from auras_ros.checkpoints.config_reader import ConfigReader
-from auras_ros.checkpoints.hf_config import decoder_sizes
-from auras_ros.checkpoints.vlm.form import GENERAL, PROCESSOR, VlmForm, is_table, tied
+from auras_ros.checkpoints.hf_config import required_sizes
+from auras_ros.checkpoints.vlm.form import GENERAL, PROCESSOR, VlmForm, tied
 from auras_ros.checkpoints.vlm.pictures import BICUBIC, CLIP_MEAN, CLIP_STD, Normalization, SquareProcessor, size_of
 from auras_ros.checkpoints.vlm.sources import TensorSource
-from auras_ros.checkpoints.vlm.towers import ACTIVATIONS
+from auras_ros.checkpoints.vlm.towers import tower
 from auras_ros.models.cogagent import CogAgent, CogAgentConfig
 from auras_ros.models.llama import LlamaConfig
+from auras_ros.models.presets import COGAGENT_9B
 from auras_ros.models.vit import VitConfig
 
 PARTS = (("vision.", "vision."), ("adapter.", "adapter."), ("model.", "language."), ("lm_head.", "language.lm_head."))
-REQUIRED = (
-    "head_dim", "hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers", "num_key_value_heads",
-    "vocab_size",
+TOWER = (
+    "image_size", "patch_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
 )  # fmt: skip
 
 
@@ -45,21 +45,17 @@ def read(config: ConfigReader) -> VlmForm:
         build=lambda: CogAgent(made),
         parts=PARTS,
         source_of=lambda name: _source_of(name, language),
-        is_ignored=is_table,
-        image_token="<image>",
         image_token_id=image_token_id,
         processor=lambda given: _processor(given, made),
         length=length,
-        vocabulary=language.vocabulary,
     )
 
 
 def _glm(read: ConfigReader) -> LlamaConfig:
     read.only("model_type", "glm")
-    for key in REQUIRED:  # the defaults of `decoder_sizes` are Llama's
-        read.integer(key)
+    read.integer("head_dim")
     bias = bool(read.only("attention_bias", True, False))
-    sizes = decoder_sizes(read)
+    sizes = required_sizes(read)
     rope = read.inner("rope_parameters")
     rope.only("rope_type", "default")
     share = rope.number("partial_rotary_factor", read.number("partial_rotary_factor", 0.5))
@@ -71,22 +67,9 @@ def _glm(read: ConfigReader) -> LlamaConfig:
 
 def _eva2(read: ConfigReader) -> VitConfig:
     """EVA2-CLIP-E: a class token with a position, and norms behind attention and linear layers."""
-    made = VitConfig(
-        image_px=read.integer("image_size"),
-        patch_px=read.integer("patch_size"),
-        width=read.integer("hidden_size"),
-        depth=read.integer("num_hidden_layers"),
-        heads=read.integer("num_attention_heads"),
-        hidden=read.integer("intermediate_size"),
-        activation=ACTIVATIONS[read.only("hidden_act", "gelu", "gelu_pytorch_tanh")],
-        class_token=True,
-        class_position=True,
-        norm_eps=read.number("layer_norm_eps", 1e-6),
-        feature_layer=-1,
-        post_norm=True,
-    )
-    read.finish(GENERAL)
-    return made
+    for key in TOWER:  # the defaults of `tower` would be the published sizes
+        read.integer(key)
+    return tower(read, ("cogagent",), COGAGENT_9B.vision)
 
 
 def _source_of(name: str, language: LlamaConfig) -> TensorSource:

@@ -38,6 +38,11 @@ PROCESSOR = {
 }  # fmt: skip
 
 
+def is_table(name: str) -> bool:
+    """Whether a tensor is a table that is recomputed here, or a head: `open_vlm` looks at that of a tied model."""
+    return name == HEAD or name.endswith(("rotary_emb.inv_freq", "position_ids"))
+
+
 @dataclass(frozen=True)
 class VlmForm:
     """sizes: the model's configuration. build: the module, with random weights. parts, source_of, is_ignored: see
@@ -48,20 +53,18 @@ class VlmForm:
     build: Callable[[], Vlm]
     parts: tuple[Part, ...]
     source_of: Callable[[str], TensorSource]
-    is_ignored: Callable[[str], bool]
-    image_token: str
-    image_token_id: int
     processor: Callable[[ConfigReader], ImageProcessor]
     length: int
-    vocabulary: int
+    image_token_id: int
+    image_token: str = "<image>"
+    is_ignored: Callable[[str], bool] = is_table
+
+    @property
+    def vocabulary(self) -> int:
+        return int(self.sizes.language.vocabulary)
 
 
 def tied(*reads: ConfigReader) -> bool:
     """Whether the head is the embedding: said by any of these."""
     said = [bool(read.only("tie_word_embeddings", False, True)) for read in reads]
     return any(said)
-
-
-def is_table(name: str) -> bool:
-    """Whether a tensor is a table that is recomputed here, or a head: `open_vlm` looks at that of a tied model."""
-    return name == HEAD or name.endswith(("rotary_emb.inv_freq", "position_ids"))

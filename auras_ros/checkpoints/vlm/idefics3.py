@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from auras_ros.checkpoints.config_reader import ConfigReader
 from auras_ros.checkpoints.hf_config import llama_config
-from auras_ros.checkpoints.vlm.form import GENERAL, PROCESSOR, VlmForm, is_table, tied
+from auras_ros.checkpoints.vlm.form import GENERAL, PROCESSOR, VlmForm, tied
 from auras_ros.checkpoints.vlm.pictures import HALF, LANCZOS, Idefics3Processor, Normalization, size_of
 from auras_ros.checkpoints.vlm.sources import TensorSource, tower_source
 from auras_ros.checkpoints.vlm.towers import tower
@@ -47,12 +47,9 @@ def read(config: ConfigReader) -> VlmForm:
         build=lambda: build_idefics3(made),
         parts=PARTS,
         source_of=_source_of,
-        is_ignored=is_table,
-        image_token="<image>",
         image_token_id=image_token_id,
         processor=lambda given: _processor(given, made),
         length=length,
-        vocabulary=language.vocabulary,
     )
 
 

@@ -65,11 +65,9 @@ def read(config: ConfigReader) -> VlmForm:
         parts=PARTS,
         source_of=_source_of,
         is_ignored=lambda name: _is_ignored(name, vision),
-        image_token="<image>",
         image_token_id=image_token_id,
         processor=lambda given: _processor(given, vision),
         length=length,
-        vocabulary=language.vocabulary,
     )
 
 

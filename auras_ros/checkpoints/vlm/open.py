@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -71,7 +72,11 @@ def open_vlm(folder: Path, dtype: str = "auto", device: str = "cpu") -> VlmCheck
     prompts = VlmPrompts(
         folder, _processor(folder, form), form.image_token, form.image_token_id, form.length, form.vocabulary
     )
-    stop_ids, sampling = _stop_ids(folder, values, form.vocabulary), _sampling(folder)
+    path = folder / GENERATION
+    generation = read_json(path) if path.is_file() else {}
+    stop_ids = _stop_ids(folder, values, generation, form.vocabulary)
+    with refusing(path, ValueError, TypeError):
+        sampling = _sampling(generation)
     tensors = linked(list(model.state_dict()), Shards(folder), form.parts, form.source_of, form.is_ignored)
     _check_numbers(folder, tensors, model)
     _check_head(tensors, model)
@@ -106,15 +111,12 @@ def _check_head(tensors: SourcedTensors, model: Vlm) -> None:
         raise CheckpointError(f"{origin}: lm_head.weight differs from it, but tie_word_embeddings says that it is one")
 
 
-def _sampling(folder: Path) -> Sampling:
+def _sampling(generation: Mapping[str, Any]) -> Sampling:
     """What generation_config.json asks for where a request says nothing; greedy without it."""
-    path = folder / GENERATION
-    values = read_json(path) if path.is_file() else {}
-    given = {each.name: values[each.name] for each in fields(Sampling) if values.get(each.name) is not None}
-    if not values.get("do_sample", False):
+    given = {each.name: generation[each.name] for each in fields(Sampling) if generation.get(each.name) is not None}
+    if not generation.get("do_sample", False):
         given["temperature"] = 0.0
-    with refusing(path, ValueError, TypeError):
-        return Sampling(**given)
+    return Sampling(**given)
 
 
 def _processor(folder: Path, form: VlmForm) -> ImageProcessor:
@@ -128,11 +130,11 @@ def _processor(folder: Path, form: VlmForm) -> ImageProcessor:
         return form.processor(ConfigReader(values, "image_processor"))
 
 
-def _stop_ids(folder: Path, config: Mapping[str, object], vocabulary: int) -> frozenset[int]:
+def _stop_ids(
+    folder: Path, config: Mapping[str, Any], generation: Mapping[str, Any], vocabulary: int
+) -> frozenset[int]:
     """Of generation_config.json, else of config.json."""
-    path, found = folder / GENERATION, None
-    if path.is_file():
-        found = read_json(path).get("eos_token_id")
+    path, found = folder / GENERATION, generation.get("eos_token_id")
     if found is None:
         path = folder / CONFIG
         text = config.get("text_config")

@@ -7,8 +7,8 @@ from dataclasses import replace
 from torch import Tensor
 
 from auras_ros.checkpoints.config_reader import ConfigReader
-from auras_ros.checkpoints.hf_config import decoder_sizes
-from auras_ros.checkpoints.vlm.form import GENERAL, PROCESSOR, VlmForm, is_table, tied
+from auras_ros.checkpoints.hf_config import required_sizes
+from auras_ros.checkpoints.vlm.form import GENERAL, PROCESSOR, VlmForm, tied
 from auras_ros.checkpoints.vlm.pictures import (
     BICUBIC,
     CLIP_MEAN,
@@ -30,9 +30,6 @@ PARTS = (
     ("model.", "language."),
     ("lm_head.", "language.lm_head."),
 )
-REQUIRED = (
-    "num_attention_heads", "num_key_value_heads", "hidden_size", "num_hidden_layers", "intermediate_size", "vocab_size",
-)  # fmt: skip
 # Of the whole configuration: token ids that the processor writes, and those of the text model in older folders.
 TOKENS = {"video_token_id", "vision_start_token_id", "vision_end_token_id", "vision_token_id"}
 TEXT = {
@@ -63,20 +60,16 @@ def read(config: ConfigReader) -> VlmForm:
         build=lambda: QwenVl(made),
         parts=PARTS,
         source_of=lambda name: _source_of(name, vision),
-        is_ignored=is_table,
         image_token="<|image_pad|>",
         image_token_id=image_token_id,
         processor=lambda given: _processor(given, vision),
         length=length,
-        vocabulary=language.vocabulary,
     )
 
 
 def _language(read: ConfigReader) -> LlamaConfig:
-    for key in REQUIRED:  # the defaults of `decoder_sizes` are Llama's
-        read.integer(key)
     read.only("use_sliding_window", False)
-    sizes = decoder_sizes(read)
+    sizes = required_sizes(read)
     kinds = read.get("layer_types", ["full_attention"])
     if not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds):
         raise read.error("layer_types", f"{kinds!r} is not supported; expected full_attention alone")
