@@ -55,6 +55,7 @@ TUNE = ["optuna>=4.0"]
 OFFLOAD = ["accelerate>=1.0"]  # weights beyond the device's memory; brings huggingface-hub
 LANGUAGE = ["tokenizers>=0.20"]  # other prompts than a checkpoint's own; 8 MB, brings huggingface-hub
 VLM = [*LANGUAGE, "pillow>=10", "jinja2>=3.1"]  # images and conversations as vision-language models were trained with
+GRAMMAR = ["llguidance>=1.3"]  # answers by a JSON schema or a regular expression; 4 MB, brings nothing
 TEST = [
     "pytest>=8.4",  # --disable-plugin-autoload
     "pytest-xdist>=3.5",  # most node tests wait for processes: several at a time take less than half as long
@@ -67,6 +68,7 @@ TEST = [
     "diffusers>=0.30",  # the samplers are compared with its schedulers; 8 MB in all, brings no torch
     *TUNE,
     *OFFLOAD,
+    *GRAMMAR,
     *VLM,  # OpenVLA's processor resizes with Pillow too; ours is compared with it
     *TRANSFORMERS,  # Llama, the vision transformers and LLaVA are compared with it; brings no torch
 ]
@@ -111,6 +113,7 @@ setup(
         "offload": OFFLOAD,
         "language": LANGUAGE,
         "vlm": VLM,
+        "grammar": GRAMMAR,
         "transformers": TRANSFORMERS,
         "demo": SIM + PLOT,
         "test": TEST + SIM,  # `colcon test` runs nothing unless an extra of this name asks for pytest

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from auras_ros.models.kv_cache import Attend, KVCache, attention, within
 from auras_ros.models.llama import Llama, LlamaAttention, LlamaConfig, LlamaDecoderLayer, RmsNorm
 from auras_ros.models.vit import Vit, VitConfig
-from auras_ros.models.vlm import Grid, Vlm
+from auras_ros.models.vlm import Grid, ImageEmbeddings, Vlm
 
 JOINED = 2  # side of the squares of patches that become one token
 Look = Callable[[int, Tensor], Tensor]
@@ -122,10 +122,10 @@ class CogAgentDecoder(Llama):
         super().__init__(config.language)
         self.layers = nn.ModuleList(CogAgentLayer(config, i) for i in range(config.language.layers))
 
-    def image_keys(self, patches: Tensor) -> list[tuple[Tensor, Tensor]]:
+    def image_keys(self, patches: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
         """Each layer's keys and values of an image's patches [N, features]."""
         found = (layer.cross_attn for layer in self.layers)
-        return [each.keys(patches) for each in found if isinstance(each, ImageAttention)]
+        return tuple(each.keys(patches) for each in found if isinstance(each, ImageAttention))
 
     def forward(  # type: ignore[override]
         self,
@@ -152,18 +152,17 @@ class CogAgent(Vlm):
 
     def __init__(self, config: CogAgentConfig) -> None:
         super().__init__()
-        self.config, self.memory_width = config, config.vision.width
+        self.config = config
         self.vision, self.adapter = Vit(config.vision), CogAgentAdapter(config)
         self.language = CogAgentDecoder(config)
 
-    def see(self, pixels: Tensor, grids: Sequence[Grid]) -> list[Tensor]:
+    def see(self, pixels: Tensor, grids: Sequence[Grid]) -> list[ImageEmbeddings]:
         """pixels: images [N, 3, px, px]."""
-        return [tokens for tokens, _ in self.look_at(pixels)]
-
-    def look_at(self, pixels: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Each image's tokens [tokens, width], and its patches [patches, features] for `image_keys`."""
         patches = self.vision(pixels)
-        return list(zip(self.adapter(patches), patches, strict=True))
+        return [
+            ImageEmbeddings(tokens, self.language.image_keys(own))
+            for tokens, own in zip(self.adapter(patches), patches, strict=True)
+        ]
 
 
 def blind(_layer: int, query: Tensor) -> Tensor:
@@ -171,19 +170,19 @@ def blind(_layer: int, query: Tensor) -> Tensor:
     return torch.zeros_like(query)
 
 
-def looking(images: Sequence[Sequence[tuple[Tensor, Tensor]]], starts: Sequence[int], positions: Tensor) -> Look:
-    """A `Look` of one sequence's tokens. images: `image_keys` of each; starts: the position of each image's first
-    token, rising; positions: int64 [T] of the tokens. A token sees the images that begin at or before its position."""
+def looking(images: Sequence[ImageEmbeddings], starts: Sequence[int], positions: Tensor) -> Look:
+    """A `Look` of one sequence's tokens. starts: the position of each image's first token, rising; positions: int64 [T]
+    of the tokens. A token sees the images that begin at or before its position."""
     if not images:
         return blind
-    lengths = [image[0][0].shape[1] for image in images]
+    lengths = [image.keys[0][0].shape[1] for image in images]
     first = torch.tensor(starts, device=positions.device).repeat_interleave(
         torch.tensor(lengths, device=positions.device)
     )
     visible = (first <= positions[:, None])[None, None]
 
     def look(layer: int, query: Tensor) -> Tensor:
-        key, value = (torch.cat([image[layer][part] for image in images], 1)[None] for part in (0, 1))
+        key, value = (torch.cat([image.keys[layer][part] for image in images], 1)[None] for part in (0, 1))
         seen = attention(query, key, value, visible)
         return seen.masked_fill(~visible.any(-1, keepdim=True), 0.0)
 

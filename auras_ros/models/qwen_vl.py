@@ -14,7 +14,7 @@ from torch import Tensor
 
 from auras_ros.models.llama import Llama, LlamaConfig
 from auras_ros.models.qwen_vision import QwenVision, QwenVisionConfig
-from auras_ros.models.vlm import Grid, Vlm
+from auras_ros.models.vlm import Grid, ImageEmbeddings, Vlm
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,9 @@ class QwenVl(Vlm):
         self.config = config
         self.vision, self.language = QwenVision(config.vision), Llama(config.language)
 
-    def see(self, pixels: Tensor, grids: Sequence[Grid]) -> list[Tensor]:
+    def see(self, pixels: Tensor, grids: Sequence[Grid]) -> list[ImageEmbeddings]:
         """pixels: patches, as `QwenVision` takes them; grids: rows and columns of patches."""
-        seen: list[Tensor] = self.vision(pixels, grids)
-        return seen
+        return [ImageEmbeddings(tokens) for tokens in self.vision(pixels, grids)]
 
     def places(self, length: int, at: Tensor, grids: Sequence[Grid]) -> Tensor:
         """Text counts on by one a token. An image's tokens are at the next position plus their row and column; what

@@ -7,7 +7,9 @@ positions the decoder rotates by. A model knows neither requests nor time.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -19,28 +21,31 @@ Grid = tuple[int, int]
 """Rows and columns of an image's pieces: tiles, or patches."""
 
 
-class Vlm(nn.Module):
-    """`see` is the vision stage; `language` the decoder of prefill and decode. memory_width: 0, or the width of what
-    the decoder reads by cross-attention beside the sequence (`cogagent`)."""
+@dataclass(frozen=True, eq=False)
+class ImageEmbeddings:
+    """What the vision stage makes of an image. tokens [n, language width]: they stand in the sequence. keys: for each
+    decoder layer the keys and values [heads, patches, d] that it reads by cross-attention; none in most models
+    (`cogagent`)."""
+
+    tokens: Tensor
+    keys: tuple[tuple[Tensor, Tensor], ...] = ()
+
+
+class Vlm(nn.Module, ABC):
+    """`see` is the vision stage; `language` the decoder of prefill and decode."""
 
     language: Llama
-    memory_width = 0
 
-    def see(self, pixels: Tensor, grids: Sequence[Grid]) -> list[Tensor]:
-        """Each image's embeddings [tokens, language width]. pixels: the images' pieces, one after another, in the form
-        that the model's processor gives them; grids: of each image."""
-        raise NotImplementedError
+    @abstractmethod
+    def see(self, pixels: Tensor, grids: Sequence[Grid]) -> list[ImageEmbeddings]:
+        """Of each image. pixels: the images' pieces, one after another, in the form that the model's processor gives
+        them; grids: of each image."""
 
     def places(self, length: int, at: Tensor, grids: Sequence[Grid]) -> Tensor:
         """Positions for the rotary angles of a prompt of this length, int64 [length], or [3, length] with M-RoPE. at:
         positions of all image tokens in the sequence, int64, rising. A token generated later has the largest of them
         plus its distance from the prompt's last token."""
         return torch.arange(length)
-
-    def sequence(self, ids: Tensor, at: Tensor, seen: Sequence[Tensor]) -> Tensor:
-        """Embeddings [T, width] of token ids int64 [T], with the images' in their places `at`."""
-        embedded = self.language.embed(ids)
-        return embedded.index_copy(0, at, torch.cat(list(seen))) if seen else embedded
 
 
 class TiledVlm(Vlm):
@@ -50,7 +55,8 @@ class TiledVlm(Vlm):
         super().__init__()
         self.vision, self.projector, self.language = vision, projector, language
 
-    def see(self, pixels: Tensor, grids: Sequence[Grid]) -> list[Tensor]:
+    def see(self, pixels: Tensor, grids: Sequence[Grid]) -> list[ImageEmbeddings]:
         """pixels: tiles [N, 3, px, px], as many of each image as its grid has pieces."""
         tokens: Tensor = self.projector(self.vision(pixels))
-        return [part.flatten(0, 1) for part in tokens.split([rows * columns for rows, columns in grids])]
+        parts = tokens.split([rows * columns for rows, columns in grids])
+        return [ImageEmbeddings(part.flatten(0, 1)) for part in parts]

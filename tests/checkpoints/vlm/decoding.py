@@ -7,7 +7,7 @@ from torch import Tensor
 
 from auras_ros.checkpoints.vlm.chat import VlmPrompt
 from auras_ros.models.cogagent import CogAgent, blind, looking
-from auras_ros.models.vlm import Vlm
+from auras_ros.models.vlm import ImageEmbeddings, Vlm
 
 
 @torch.inference_mode()
@@ -19,18 +19,13 @@ def greedy(model: Vlm, prompt: VlmPrompt, count: int) -> list[int]:
 @torch.inference_mode()
 def greedy_logits(model: Vlm, prompt: VlmPrompt, count: int) -> tuple[list[int], Tensor]:
     """The tokens, and the scores that each was chosen by [count, vocabulary]."""
-    grids = [image.grid for image in prompt.images]
-    look = blind
-    if isinstance(model, CogAgent) and prompt.images:
-        pairs = model.look_at(torch.cat([image.pixels for image in prompt.images]).to(dtype(model)))
-        seen = [tokens for tokens, _ in pairs]
-        keys = [model.language.image_keys(patches) for _, patches in pairs]
-        starts = [int(prompt.at[len(tokens) * index]) for index, tokens in enumerate(seen)]
-    elif prompt.images:
+    grids, look, seen = [image.grid for image in prompt.images], blind, list[ImageEmbeddings]()
+    if prompt.images:
         seen = model.see(torch.cat([image.pixels for image in prompt.images]).to(dtype(model)), grids)
-    else:
-        seen = []
-    x = model.sequence(prompt.ids, prompt.at, seen)[None]
+    starts = [int(start) for start in prompt.at[torch.tensor([0, *(len(each.tokens) for each in seen)]).cumsum(0)[:-1]]]
+    x = model.language.embed(prompt.ids)[None]
+    if seen:
+        x = x.index_copy(1, prompt.at, torch.cat([each.tokens for each in seen])[None])
     length = len(prompt.ids)
     places = model.places(length, prompt.at, grids)
     following = int(places.max()) + 1
@@ -38,7 +33,7 @@ def greedy_logits(model: Vlm, prompt: VlmPrompt, count: int) -> tuple[list[int],
     at, chosen, scores = torch.arange(length), list[int](), []
     for step in range(count):
         if isinstance(model, CogAgent):
-            look = looking(keys, starts, at) if prompt.images else blind
+            look = looking(seen, starts, at)
             hidden = model.language(x, at, cache, look)
         else:
             hidden = model.language(x, at, cache, places=places)

@@ -1,0 +1,76 @@
+"""A checkpoint becomes an engine: its weights packed, its blocks allocated, its stages placed and warmed up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+
+import torch
+
+from auras_ros.checkpoints.vlm.open import VlmCheckpoint
+from auras_ros.clock import SchedulerClock
+from auras_ros.device.cores import checked, occupy
+from auras_ros.device.lane import Device
+from auras_ros.device.make import make_device
+from auras_ros.engine.engine import Engine
+from auras_ros.engine.options import MOST_LENGTH, EngineOptions
+from auras_ros.engine.scheduler import Stage, StageScheduler
+from auras_ros.engine.workers import DecodeWorker, InlineExecutor, PrefillWorker, VisionWorker, StageWorker, bucket
+from auras_ros.models.fused_llama import FusedLlama
+from auras_ros.models.linear import repack
+from auras_ros.models.paged_attention import GatheredAttention
+from auras_ros.models.paged_kv import PagedKVCache
+
+
+def make_engine(
+    checkpoint: VlmCheckpoint,
+    options: EngineOptions,
+    *,
+    device: Device | None = None,
+    scheduler: StageScheduler | None = None,
+    clock: SchedulerClock | None = None,
+) -> Engine:
+    """Takes the checkpoint's weights over: it cannot make another engine. Raises ValueError for sizes that do not fit,
+    DeviceError for cores that are not there."""
+    on = device or make_device("cpu")
+    model = checkpoint.model.to(on.tensors)
+    decoder = FusedLlama(model.language, options.int8)
+    repack(model)
+    length = min(options.length or MOST_LENGTH, checkpoint.length)
+    cache = _cache(decoder, options, length)
+    attention = GatheredAttention(cache)
+    width = min(cache.needed(length), cache.blocks - 1)
+    decode = DecodeWorker(decoder, attention, on, options.running, width)
+    workers: dict[Stage, tuple[StageWorker, Executor]] = {
+        "vision": (VisionWorker(model, decoder), _executor("vision", options.vision_cores)),
+        "prefill": (PrefillWorker(decoder, attention), _executor("prefill", options.prefill_cores)),
+        "decode": (decode, _executor("decode", options.decode_cores)),
+    }
+    for rows in sorted({bucket(each) for each in range(1, options.running + 1)}):
+        workers["decode"][1].submit(decode.run, rows, 1).result()
+    return Engine(checkpoint, options, cache, workers, scheduler, clock)
+
+
+def _cache(decoder: FusedLlama, options: EngineOptions, length: int) -> PagedKVCache:
+    """As many blocks as the memory holds, and never more than all requests could use."""
+    config = decoder.config
+    size = torch.empty(0, dtype=decoder.dtype).element_size()
+    block_bytes = config.layers * options.block * 2 * config.kv_heads * config.size_of_head * size
+    held = (options.kv_mib << 20) // block_bytes
+    most = options.running * -(-length // options.block)
+    if held < 1:
+        raise ValueError(f"engine: kv_mib: {options.kv_mib} MiB do not hold a block of {block_bytes} bytes")
+    return PagedKVCache(
+        config.layers, min(held, most) + 1, options.block, config.kv_heads, config.size_of_head,
+        dtype=decoder.dtype, device=decoder.device,
+    )  # fmt: skip
+
+
+def _executor(stage: str, cores: Sequence[int]) -> Executor:
+    """A thread on these cores, or the engine's own thread."""
+    if not cores:
+        return InlineExecutor()
+    own, threads = checked(stage, cores, len(cores))
+    executor = ThreadPoolExecutor(1, thread_name_prefix=stage, initializer=occupy, initargs=(stage, own, threads))
+    executor.submit(int).result()  # raises here what occupying the cores raises
+    return executor

@@ -1,0 +1,324 @@
+"""The engine: `step` drains what has finished, admits, schedules and dispatches (HeteroServe 5.4's loop).
+
+One thread owns all of its state; others put requests into the intake and set `cancelled`. Forwards run in that thread,
+or in those of the stages' own cores.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from bisect import insort
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor, Future, wait
+from dataclasses import replace
+
+from auras_ros.checkpoints.vlm.open import VlmCheckpoint
+from auras_ros.clock import MonotonicClock, SchedulerClock
+from auras_ros.engine.active import ActiveRequest
+from auras_ros.engine.choose import NoTokenError
+from auras_ros.engine.grammar import Grammars
+from auras_ros.engine.images import ImageCache
+from auras_ros.engine.intake import Intake
+from auras_ros.engine.options import MOST_LENGTH, EngineOptions
+from auras_ros.engine.reply import AnswerText, Listener, Reply
+from auras_ros.engine.request import AnswerToken, FinishReason, InvalidRequestError, RequestUsage, VlmRequest
+from auras_ros.engine.scheduler import Dispatch, EngineState, InterleavedScheduler, Stage, StageScheduler
+from auras_ros.engine.stats import EngineStats
+from auras_ros.engine.tables import BlockTables
+from auras_ros.engine.workers import Outcome, StageWorker
+from auras_ros.models.paged_kv import PagedKVCache
+from auras_ros.models.vlm import ImageEmbeddings
+
+LOGGER = logging.getLogger(__name__)
+CLOSED = "the engine is closed"
+
+
+class Engine:
+    """Made by `build.make_engine`. Either `start` gives it a thread of its own, or somebody calls `step`."""
+
+    def __init__(
+        self,
+        checkpoint: VlmCheckpoint,
+        options: EngineOptions,
+        cache: PagedKVCache,
+        workers: Mapping[Stage, tuple[StageWorker, Executor]],
+        scheduler: StageScheduler | None = None,
+        clock: SchedulerClock | None = None,
+    ) -> None:
+        self.checkpoint, self.options, self._cache, self._workers = checkpoint, options, cache, workers
+        self.length = min(options.length or MOST_LENGTH, checkpoint.length, (cache.blocks - 1) * cache.block)
+        self._scheduler = scheduler or InterleavedScheduler(options.prefill_tokens, options.chunked)
+        self._clock = clock or MonotonicClock()
+        self._tables = BlockTables(cache, options.prefix_cache)
+        self._images = ImageCache(options.image_cache_mib << 20)
+        self._intake = Intake(options.running + options.waiting)
+        self._state = EngineState(self._tables.remaining, self._fits)
+        self._running: list[tuple[Future[Outcome], Dispatch, int]] = []
+        vocabulary = checkpoint.model.language.vocabulary
+        self._grammars = Grammars(checkpoint.prompts.tokenizer, vocabulary, checkpoint.stop_ids)
+        self._numbers, self._submitting = 0, threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._closing = threading.Event()
+        self.failure = ""
+        self.stats = EngineStats()
+
+    # Called from any thread.
+
+    def submit(self, request: VlmRequest, listener: Listener | None = None) -> Reply:
+        """Takes a request. The listener is called in the engine's thread and must return at once. Raises
+        InvalidRequestError, naming the field; EngineFullError; EngineClosedError."""
+        prompt_length, vocabulary = len(request.prompt.ids), self.checkpoint.model.language.vocabulary
+        if not 0 <= int(request.prompt.ids.min()) <= int(request.prompt.ids.max()) < vocabulary:
+            raise InvalidRequestError(f"prompt: a token is not one of {vocabulary}")
+        if prompt_length >= self.length:
+            raise InvalidRequestError(f"prompt: {prompt_length} tokens leave no room for an answer in {self.length}")
+        limit = self.length if request.max_tokens is None else prompt_length + request.max_tokens
+        if limit > self.length:
+            raise InvalidRequestError(
+                f"max_tokens: {request.max_tokens} and the prompt's {prompt_length} tokens are more than {self.length}"
+            )
+        matcher = None if request.grammar is None else self._grammars.matcher(request.grammar)
+        reply = Reply(listener, AnswerText(self.checkpoint.prompts.tokenizer, request.stop), self._intake.wake)
+        with self._submitting:
+            self._numbers += 1
+            number = self._numbers
+        active = ActiveRequest(request, reply, number, limit, matcher)
+        active.arrange(self.checkpoint.model)
+        active.timings.arrived_ns = self._clock.now_ns()
+        self._intake.put(active)
+        return reply
+
+    @property
+    def running(self) -> int:
+        """Requests in one of the stages."""
+        return sum(len(queue) for queue in self._state.queues.values())
+
+    @property
+    def waiting(self) -> int:
+        return self._intake.waiting
+
+    @property
+    def blocks_in_use(self) -> float:
+        """Share of the blocks that requests own now."""
+        return 1 - self._tables.free / self._tables.size
+
+    def start(self) -> None:
+        """Runs in a thread of its own until `close`."""
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Every request ends as cancelled; a second call does nothing."""
+        self._closing.set()
+        self._intake.close(CLOSED)
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        else:
+            self._abandon("cancelled", CLOSED)
+        for _, executor in self._workers.values():
+            executor.shutdown()
+
+    # The engine's own thread.
+
+    def step(self) -> bool:
+        """One round. Returns whether anything was done."""
+        drained = self._drain()
+        admitted = self._admit()
+        dispatched = 0
+        while (dispatch := self._scheduler.next(self._state)) is not None:
+            self._dispatch(dispatch)
+            dispatched += 1
+        return bool(drained or admitted or dispatched)
+
+    def _run(self) -> None:
+        try:
+            while not self._closing.is_set():
+                if not self.step():
+                    self._intake.wait(self._until_deadline_s())
+            self._abandon("cancelled", CLOSED)
+        except Exception as error:
+            self.failure = f"{type(error).__name__}: {error}"
+            LOGGER.exception("the engine failed")
+            self._intake.close(f"the engine failed: {self.failure}")
+            self._abandon("error", f"the engine failed: {self.failure}")
+
+    def _drain(self) -> int:
+        """Takes over what forwards have made."""
+        finished = [entry for entry in self._running if entry[0].done()]
+        for entry in finished:
+            self._running.remove(entry)
+            future, dispatch, begun_ns = entry
+            self._state.idle.add(dispatch.stage)
+            taken_ns = self._clock.now_ns() - begun_ns
+            for each in dispatch.requests:
+                each.busy = False
+                each.timings.spend(dispatch.stage, taken_ns)
+            error = future.exception()
+            if error is not None:
+                self._lost(dispatch, error)
+            elif dispatch.stage == "vision":
+                self._seen(dispatch, future.result())
+            else:
+                self._stored(dispatch, future.result())
+        return len(finished)
+
+    def _admit(self) -> int:
+        """Ends what is cancelled or too late, and starts what waits while there is room."""
+        now_ns, changed = self._clock.now_ns(), 0
+        over = self._intake.take_if(lambda each: each.over(now_ns) is not None)
+        for each in [*over, *(each for each in self._everyone() if not each.busy)]:
+            if (reason := each.over(now_ns)) is not None:
+                self._end(each, reason)
+                changed += 1
+        while self.running < self.options.running and (active := self._intake.take()) is not None:
+            active.timings.started_ns = now_ns
+            for digest in {image.digest for image in active.request.prompt.images}:
+                if (image := self._images.get(digest)) is not None:
+                    active.see(digest, image)
+                    self.stats.image_hits += 1
+            self._move(active, "vision" if active.unseen() else "prefill")
+            changed += 1
+        return changed
+
+    def _dispatch(self, dispatch: Dispatch) -> None:
+        if dispatch.stage != "vision":
+            dispatch = self._with_blocks(dispatch)
+            if not dispatch.requests:
+                return
+        for each in dispatch.requests:
+            each.busy = True
+        self._state.idle.discard(dispatch.stage)
+        self._state.last = dispatch.stage
+        worker, executor = self._workers[dispatch.stage]
+        begun_ns = self._clock.now_ns()
+        future = executor.submit(worker, dispatch)
+        self._running.append((future, dispatch, begun_ns))
+        future.add_done_callback(lambda _: self._intake.wake())
+
+    # Blocks.
+
+    def _fits(self, requests: Sequence[ActiveRequest], counts: Sequence[int]) -> bool:
+        """Whether there are blocks for this prefill, and one for each request that decodes. One alone, where nothing
+        decodes, fits always: those who wait give back theirs."""
+        needed = sum(self._tables.lacking(each, count) for each, count in zip(requests, counts, strict=True))
+        decoding = len(self._state.queues["decode"])
+        alone = len(requests) == 1 and not decoding and not any(each.busy for each in self._everyone())
+        return alone or needed + decoding <= self._tables.free
+
+    def _with_blocks(self, dispatch: Dispatch) -> Dispatch:
+        """The dispatch without those requests for which there are no blocks."""
+        pairs = list(zip(dispatch.requests, dispatch.counts, strict=True))
+        if dispatch.stage == "prefill":
+            for each, _ in pairs:
+                if not each.table:
+                    self._tables.share(each)
+        preempted, kept = {each: each.preempted for each, _ in pairs}, []
+        for each, count in sorted(pairs, key=lambda pair: pair[0].order):
+            if each.preempted == preempted[each] and self._grow(each, count):
+                kept.append((each, count))
+        return replace(dispatch, requests=tuple(each for each, _ in kept), counts=tuple(count for _, count in kept))
+
+    def _grow(self, active: ActiveRequest, count: int) -> bool:
+        """Blocks for so many more tokens. While there are too few, the youngest gives back its own; False if that is
+        this request itself."""
+        while not self._tables.grow(active, count):
+            owners = [each for each in self._everyone() if each.table and not each.busy]
+            victim = max([*owners, active], key=lambda each: each.order)
+            self._tables.give_back(victim)
+            victim.preempted += 1
+            self.stats.preemptions += 1
+            self._move(victim, "prefill")
+            if victim is active:
+                return False
+        return True
+
+    # Outcomes.
+
+    def _seen(self, dispatch: Dispatch, image: Outcome) -> None:
+        assert isinstance(image, ImageEmbeddings)
+        digest = dispatch.requests[0].request.prompt.images[dispatch.image].digest
+        self._images.put(digest, image)
+        self.stats.images += 1
+        for each in list(self._state.queues["vision"]):
+            each.see(digest, image)
+            if not each.unseen():
+                self._move(each, "prefill")
+
+    def _stored(self, dispatch: Dispatch, tokens: Outcome) -> None:
+        """Keys and values of a prefill or decode are there, and the next token of each request that is through."""
+        assert isinstance(tokens, list)
+        for each, count, token in zip(dispatch.requests, dispatch.counts, tokens, strict=True):
+            if isinstance(token, NoTokenError):
+                self._end(each, "error", str(token), forget=True)
+                continue
+            through = count == each.remaining
+            if through:
+                each.ids.append(token.id)
+            self._tables.stored(each, count)
+            if through:
+                self._move(each, "decode")
+                self._answer(each, token)
+
+    def _answer(self, active: ActiveRequest, token: AnswerToken) -> None:
+        """One more token of the answer."""
+        if not active.timings.first_token_ns:
+            active.timings.first_token_ns = self._clock.now_ns()
+        self.stats.tokens += 1
+        asked = active.request
+        stops = asked.stop_ids if asked.ignore_eos else asked.stop_ids | self.checkpoint.stop_ids
+        reason: FinishReason | None = None
+        if token.id in stops or (active.matcher is not None and active.matcher.complete):
+            reason = "stop"
+        elif len(active.ids) >= active.limit:
+            reason = "length"
+        if active.reply.push(token, token.id not in stops):
+            reason = "stop"
+        if reason is not None:
+            self._end(active, reason)
+
+    def _lost(self, dispatch: Dispatch, error: BaseException) -> None:
+        """A forward failed: its requests end, the others go on."""
+        LOGGER.error("a forward of %s failed: %s", dispatch.stage, error)
+        for each in dispatch.requests:
+            self._end(each, "error", f"{dispatch.stage} failed: {error}", forget=True)
+
+    def _end(self, active: ActiveRequest, reason: FinishReason, detail: str = "", forget: bool = False) -> None:
+        """The answer is over. forget: its blocks may hold numbers that are not finite."""
+        self._move(active, None)
+        self._tables.give_back(active, forget)
+        active.timings.ended_ns = self._clock.now_ns()
+        self.stats.ended[reason] += 1
+        self.stats.prompt_tokens += active.prompt_length
+        self.stats.cached_tokens += active.cached
+        self._intake.ended()
+        active.reply.end(
+            reason, detail, RequestUsage(active.prompt_length, active.cached, active.preempted, active.timings)
+        )
+
+    def _abandon(self, reason: FinishReason, detail: str) -> None:
+        """Ends every request, when what runs has finished."""
+        wait([future for future, _, _ in self._running])
+        self._running.clear()
+        for each in [*self._everyone(), *self._intake.take_if(lambda _: True)]:
+            self._end(each, reason, detail)
+
+    def _everyone(self) -> list[ActiveRequest]:
+        return [each for queue in self._state.queues.values() for each in queue]
+
+    def _move(self, active: ActiveRequest, stage: Stage | None) -> None:
+        """To the queue of this stage, in its order, and out of any other."""
+        for name, queue in self._state.queues.items():
+            if active in queue:
+                if name == stage:
+                    return
+                queue.remove(active)
+        if stage is not None:
+            insort(self._state.queues[stage], active, key=lambda each: each.order)
+
+    def _until_deadline_s(self) -> float | None:
+        """Time to the next deadline; None without one."""
+        own = [each.deadline_ns for each in self._everyone()] + [self._intake.next_deadline_ns()]
+        deadlines = [each for each in own if each is not None]
+        return max(min(deadlines) - self._clock.now_ns(), 0) / 1e9 if deadlines else None

@@ -1,0 +1,70 @@
+"""Answers that a JSON schema or a regular expression describes, by llguidance (an extra)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from auras_ros.engine.request import Grammar, InvalidRequestError
+
+MOST_CHARACTERS = 1 << 16
+INSTALL = "pip install 'auras_ros[grammar]'"
+
+
+class Matcher:
+    """Which tokens may come next in one answer."""
+
+    def __init__(self, matcher: Any, vocabulary: int) -> None:
+        self._matcher, self._vocabulary = matcher, vocabulary
+
+    def allowed(self) -> Tensor:
+        """bool [vocabulary]."""
+        given = torch.frombuffer(bytearray(self._matcher.compute_logit_bias()), dtype=torch.uint8)[: self._vocabulary]
+        return torch.cat([given != 0, torch.zeros(self._vocabulary - len(given), dtype=torch.bool)])
+
+    def accept(self, token: int) -> bool:
+        """Whether the token may stand there; False also if the grammar became too complex."""
+        accepted: bool = self._matcher.consume_token(token)
+        return accepted
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing may follow but the end."""
+        stopped: bool = self._matcher.is_stopped()
+        return stopped
+
+
+class Grammars:
+    """Makes matchers for one tokenizer; that is prepared for it at the first one. Safe in several threads."""
+
+    def __init__(self, tokenizer: Any, vocabulary: int, stop_ids: Iterable[int]) -> None:
+        self._tokenizer, self._vocabulary, self._stop_ids = tokenizer, vocabulary, sorted(stop_ids)
+        self._prepared: Any = None
+        self._lock = threading.Lock()
+
+    def matcher(self, grammar: Grammar) -> Matcher:
+        """Raises InvalidRequestError, with what is wrong with the grammar."""
+        try:
+            import llguidance
+        except ImportError as error:
+            raise InvalidRequestError(f"{grammar.kind}: needs the llguidance library: {INSTALL}") from error
+        if len(grammar.text) > MOST_CHARACTERS:
+            raise InvalidRequestError(
+                f"{grammar.kind}: {len(grammar.text)} characters, expected {MOST_CHARACTERS} at most"
+            )
+        with self._lock:
+            if self._prepared is None:
+                self._prepared = llguidance.LLTokenizer(self._tokenizer.to_str(), eos_token=self._stop_ids)
+        make = llguidance.LLMatcher
+        compile_text = make.grammar_from_json_schema if grammar.kind == "json_schema" else make.grammar_from_regex
+        try:
+            made = make(self._prepared, compile_text(grammar.text), log_level=0)
+        except ValueError as error:
+            raise InvalidRequestError(f"{grammar.kind}: {error}") from error
+        if made.is_error():
+            raise InvalidRequestError(f"{grammar.kind}: {made.get_error().splitlines()[0]}")
+        return Matcher(made, self._vocabulary)

@@ -1,0 +1,41 @@
+"""How an engine is set up: sizes and limits, checked once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+MOST_LENGTH = 8192  # where none is asked for
+LEAST = {"length": 0, "waiting": 0, "image_cache_mib": 0}  # the other numbers: 1
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """length: tokens of prompt and answer together; 0 is the model's own length, at most MOST_LENGTH. block: tokens of
+    a block of keys and values. kv_mib: memory for keys and values. running: sequences that decode together. waiting:
+    requests that are accepted beyond those that run; one more is refused. prefill_tokens: of one prefill. chunked: a
+    longer prompt is divided into prefills of that size; otherwise it is one. prefix_cache: blocks of earlier prompts
+    are used again. image_cache_mib: memory for embeddings of earlier images. int8: the decoder's layers multiply in 8
+    bits. vision_cores, prefill_cores, decode_cores: cores on which that stage has a thread of its own, beside the others;
+    none: stages take turns in the engine's thread. Raises ValueError, naming the option."""
+
+    length: int = 0
+    block: int = 16
+    kv_mib: int = 512
+    running: int = 8
+    waiting: int = 16
+    prefill_tokens: int = 1024
+    chunked: bool = False
+    prefix_cache: bool = True
+    image_cache_mib: int = 64
+    int8: bool = False
+    vision_cores: tuple[int, ...] = ()
+    prefill_cores: tuple[int, ...] = ()
+    decode_cores: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value, least = getattr(self, each.name), LEAST.get(each.name, 1)
+            if isinstance(each.default, bool | tuple):
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ValueError(f"engine: {each.name}: {value!r} is not a whole number from {least}")

@@ -1,0 +1,122 @@
+"""An answer as it comes: text from tokens, and the way to whoever asked."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from auras_ros.engine.request import Answer, AnswerToken, Delta, FinishReason, RequestUsage
+
+LOGGER = logging.getLogger(__name__)
+Listener = Callable[[Delta], None]
+INCOMPLETE = "\ufffd"  # what a tokenizer gives for the first bytes of a character
+
+
+class AnswerText:
+    """Text of an answer, token by token. What could still become a stop text, or part of a character, is held back."""
+
+    def __init__(self, tokenizer: Any, stops: Sequence[str]) -> None:
+        self._tokenizer, self._stops = tokenizer, stops
+        self._ids: list[int] = []
+        self._begin = self._end = 0  # tokens whose text is known; the first of them decide how the next is spaced
+        self._held = ""
+        self.stopped = False
+
+    def push(self, token: int) -> str:
+        """The text that this token makes certain. `stopped` afterwards: a stop text was found, and is left out."""
+        self._ids.append(token)
+        known = self._decode(self._ids[self._begin : self._end])
+        whole = self._decode(self._ids[self._begin :])
+        if whole.endswith(INCOMPLETE) and len(self._ids) - self._end < 8:  # longer, it is no character
+            return ""
+        self._begin, self._end = self._end, len(self._ids)
+        return self._release(whole[len(known) :])
+
+    def flush(self) -> str:
+        """What was held back, when the answer ends without a stop text."""
+        known = self._decode(self._ids[self._begin : self._end])
+        text = self._held + self._decode(self._ids[self._begin :])[len(known) :]
+        self._held, self._begin = "", len(self._ids)
+        self._end = self._begin
+        return text
+
+    def _decode(self, ids: list[int]) -> str:
+        text: str = self._tokenizer.decode(ids, skip_special_tokens=True)
+        return text
+
+    def _release(self, text: str) -> str:
+        text = self._held + text
+        found = [place for stop in self._stops if (place := text.find(stop)) >= 0]
+        if found:
+            self._held, self.stopped = "", True
+            return text[: min(found)]
+        held = max((_overlap(text, stop) for stop in self._stops), default=0)
+        self._held = text[len(text) - held :]
+        return text[: len(text) - held]
+
+
+class Reply:
+    """Pieces go to the listener, in the engine's thread, or wait to be read. Cancelled and read from any thread."""
+
+    def __init__(self, listener: Listener | None, text: AnswerText, wake: Callable[[], None]) -> None:
+        self._pieces: queue.SimpleQueue[Delta] = queue.SimpleQueue()
+        self._listener = listener or self._pieces.put
+        self._text, self._wake = text, wake
+        self._parts: list[str] = []
+        self._tokens: list[AnswerToken] = []
+        self._ended = threading.Event()
+        self._answer: Answer | None = None
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        """The answer ends with the next step of the engine; nothing happens if it has ended."""
+        self.cancelled = True
+        self._wake()
+
+    def __iter__(self) -> Iterator[Delta]:
+        """The pieces, once, unless there is a listener; the last one has `finish`."""
+        while True:
+            piece = self._pieces.get()
+            yield piece
+            if piece.finish is not None:
+                return
+
+    def result(self, timeout_s: float | None = None) -> Answer:
+        """The whole answer. Raises TimeoutError."""
+        if not self._ended.wait(timeout_s) or self._answer is None:
+            raise TimeoutError("the answer has not ended")
+        return self._answer
+
+    def push(self, token: AnswerToken, visible: bool) -> bool:
+        """For the engine: one more token. visible: whether its text belongs to the answer. Returns whether a stop text
+        was found."""
+        self._tokens.append(token)
+        self._send(self._text.push(token.id) if visible else "", (token,))
+        return self._text.stopped
+
+    def end(self, finish: FinishReason, detail: str, usage: RequestUsage) -> None:
+        """For the engine: the last piece, and the answer."""
+        rest = "" if self._text.stopped else self._text.flush()
+        self._answer = Answer("".join([*self._parts, rest]), tuple(self._tokens), finish, detail, usage)
+        self._send(rest, (), finish, detail)
+        self._ended.set()
+
+    def _send(
+        self, text: str, tokens: tuple[AnswerToken, ...], finish: FinishReason | None = None, detail: str = ""
+    ) -> None:
+        """A listener that raises cancels its request: one who asks must not stop the others."""
+        self._parts.append(text)
+        try:
+            self._listener(Delta(text, tokens, finish, detail))
+        except Exception:
+            if not self.cancelled:
+                LOGGER.exception("the listener of an answer failed; its request is cancelled")
+            self.cancelled = True
+
+
+def _overlap(text: str, stop: str) -> int:
+    """The longest end of `text` that is a beginning of `stop`."""
+    return next((size for size in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:size])), 0)

@@ -1,0 +1,141 @@
+"""What is asked of the engine, and what it answers. Frozen: what changes meanwhile is in `active`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from auras_ros.checkpoints.vlm.chat import VlmPrompt
+from auras_ros.models.sampler import Sampling
+
+FinishReason = Literal["stop", "length", "cancelled", "deadline", "error"]
+GREEDY = Sampling(temperature=0.0)
+MOST_STOPS, MOST_STOP_CHARACTERS, MOST_LOGPROBS, MOST_TOKENS = 16, 256, 20, 1 << 20
+
+
+class EngineFullError(RuntimeError):
+    """The engine does not take a request now; the text has the reason. Later it might."""
+
+
+class EngineClosedError(RuntimeError):
+    """The engine takes no more requests; the text has the reason."""
+
+
+class InvalidRequestError(ValueError):
+    """A request that the engine could never serve; the text names the field."""
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """What the answer must be: text that a JSON schema or a regular expression describes."""
+
+    kind: Literal["json_schema", "regex"]
+    text: str
+
+
+@dataclass(frozen=True, eq=False)
+class VlmRequest:
+    """max_tokens: of the answer; None is what the model's length leaves. stop: texts that end the answer, which does
+    not contain them. stop_ids: tokens that do so beside the model's own; ignore_eos: the model's own do not. seed: of
+    sampling; None is another one each time. logprobs: how many alternatives each token is given with; None is without
+    log probabilities. deadline_ms: after this time from its arrival the answer ends with what there is. priority:
+    smaller ones first. Raises InvalidRequestError, naming the field."""
+
+    prompt: VlmPrompt
+    sampling: Sampling = GREEDY
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    stop_ids: frozenset[int] = frozenset()
+    ignore_eos: bool = False
+    seed: int | None = None
+    logprobs: int | None = None
+    grammar: Grammar | None = None
+    deadline_ms: float | None = None
+    priority: int = 0
+
+    def __post_init__(self) -> None:
+        if self.max_tokens is not None and not (_whole(self.max_tokens) and 1 <= self.max_tokens <= MOST_TOKENS):
+            raise InvalidRequestError(f"max_tokens: {self.max_tokens!r} is not a whole number from 1 to {MOST_TOKENS}")
+        if len(self.stop) > MOST_STOPS:
+            raise InvalidRequestError(f"stop: {len(self.stop)} texts, expected {MOST_STOPS} at most")
+        for text in self.stop:
+            if not isinstance(text, str) or not 0 < len(text) <= MOST_STOP_CHARACTERS:
+                raise InvalidRequestError(f"stop: not a text of 1 to {MOST_STOP_CHARACTERS} characters")
+        if self.seed is not None and not _whole(self.seed):
+            raise InvalidRequestError("seed: not a whole number")
+        if self.logprobs is not None and not (_whole(self.logprobs) and 0 <= self.logprobs <= MOST_LOGPROBS):
+            raise InvalidRequestError(f"logprobs: {self.logprobs!r} is not a whole number from 0 to {MOST_LOGPROBS}")
+        if self.deadline_ms is not None and not (math.isfinite(self.deadline_ms) and self.deadline_ms > 0):
+            raise InvalidRequestError(f"deadline_ms: {self.deadline_ms!r} is not above 0")
+        if not _whole(self.priority):
+            raise InvalidRequestError("priority: not a whole number")
+
+
+@dataclass(frozen=True)
+class AnswerToken:
+    """logprob: of the scores as the model gave them, before settings and grammar. top: (token, log probability) of the
+    likeliest, as many as were asked for. Both empty unless asked for."""
+
+    id: int
+    logprob: float | None = None
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class Delta:
+    """A piece of an answer. text: may be empty while it could still become a stop text or part of a character. finish:
+    why the answer ended, in the last piece. detail: what went wrong, if something did."""
+
+    text: str
+    tokens: tuple[AnswerToken, ...] = ()
+    finish: FinishReason | None = None
+    detail: str = ""
+
+
+@dataclass
+class Timings:
+    """Times of one request by the engine's clock, ns; 0: not reached. vision, prefill, decode: spent in forwards of the
+    stage, which other requests may have shared."""
+
+    arrived_ns: int = 0
+    started_ns: int = 0
+    first_token_ns: int = 0
+    ended_ns: int = 0
+    vision_ns: int = 0
+    prefill_ns: int = 0
+    decode_ns: int = 0
+
+    def spend(self, stage: str, taken_ns: int) -> None:
+        name = f"{stage}_ns"
+        setattr(self, name, getattr(self, name) + taken_ns)
+
+
+@dataclass(frozen=True)
+class RequestUsage:
+    """cached_tokens: of the prompt, whose keys and values were there already. preempted: how often the request had to
+    give its blocks back and was computed again."""
+
+    prompt_tokens: int
+    cached_tokens: int
+    preempted: int
+    timings: Timings
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A whole answer. detail: what went wrong, if something did."""
+
+    text: str
+    tokens: tuple[AnswerToken, ...]
+    finish: FinishReason
+    detail: str
+    usage: RequestUsage
+
+    @property
+    def ids(self) -> list[int]:
+        return [token.id for token in self.tokens]
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,80 @@
+"""Which stage runs next, and for which requests. A scheduler sees the queues and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from auras_ros.engine.active import ActiveRequest
+
+Stage = Literal["vision", "prefill", "decode"]
+STAGES: tuple[Stage, ...] = ("vision", "prefill", "decode")
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """One forward of a stage. counts: how many tokens of each request, except of
+    vision. image: of vision, which one of the
+    request's."""
+
+    stage: Stage
+    requests: tuple[ActiveRequest, ...]
+    counts: tuple[int, ...] = ()
+    image: int = 0
+
+
+@dataclass
+class EngineState:
+    """The requests of each stage, in their order, and which stages have nothing running. remaining: tokens that a
+    prefill has yet to compute. fits: whether there are blocks for a prefill of these requests, so many tokens of each.
+    last: the stage of the last dispatch."""
+
+    remaining: Callable[[ActiveRequest], int]
+    fits: Callable[[Sequence[ActiveRequest], Sequence[int]], bool]
+    queues: dict[Stage, list[ActiveRequest]] = field(default_factory=lambda: {stage: [] for stage in STAGES})
+    idle: set[Stage] = field(default_factory=lambda: set(STAGES))
+    last: Stage | None = None
+
+    def ready(self, stage: Stage) -> list[ActiveRequest]:
+        """Those that wait for the stage, if it is idle."""
+        return [each for each in self.queues[stage] if not each.busy] if stage in self.idle else []
+
+
+class StageScheduler(Protocol):
+    def next(self, state: EngineState) -> Dispatch | None:
+        """What to start now; None if nothing can be."""
+        ...
+
+
+class InterleavedScheduler:
+    """First come, first served within a stage. Where stages take turns, one decode runs between any two of the others,
+    so the time between tokens is that of one vision or prefill at most; of those two prefill goes first, as it makes a
+    token."""
+
+    def __init__(self, prefill_tokens: int, chunked: bool) -> None:
+        self._budget, self._chunked = prefill_tokens, chunked
+
+    def next(self, state: EngineState) -> Dispatch | None:
+        ready = tuple(state.ready("decode"))
+        decode = Dispatch("decode", ready, (1,) * len(ready)) if ready else None
+        if state.last != "decode" and decode is not None:
+            return decode
+        return self._prefill(state) or self._vision(state) or decode
+
+    def _prefill(self, state: EngineState) -> Dispatch | None:
+        chosen, counts, left = list[ActiveRequest](), list[int](), self._budget
+        for each in state.ready("prefill"):
+            count = state.remaining(each)
+            if self._chunked:
+                count = min(count, left)
+            if (chosen and count > left) or count == 0 or not state.fits([*chosen, each], [*counts, count]):
+                break
+            chosen.append(each)
+            counts.append(count)
+            left -= count
+        return Dispatch("prefill", tuple(chosen), tuple(counts)) if chosen else None
+
+    def _vision(self, state: EngineState) -> Dispatch | None:
+        waiting: Sequence[ActiveRequest] = state.ready("vision")
+        return Dispatch("vision", (waiting[0],), image=waiting[0].unseen()[0]) if waiting else None

@@ -1,0 +1,182 @@
+"""What each stage runs for a dispatch. Prefill and decode read the same weights and write to the same blocks.
+
+Decode is a captured stage for each size of batch and table: its inputs are written to the same addresses at every step.
+The other two have other shapes each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Executor, Future
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from auras_ros.device.lane import Device, Lane, Stage
+from auras_ros.device.uncaptured import cannot_capture
+from auras_ros.engine.active import ActiveRequest
+from auras_ros.engine.choose import NoTokenError, choose
+from auras_ros.engine.request import AnswerToken
+from auras_ros.engine.scheduler import Dispatch
+from auras_ros.models.fused_llama import FusedLlama, Look
+from auras_ros.models.paged_attention import PagedAttention
+from auras_ros.models.paged_kv import SPARE
+from auras_ros.models.vlm import ImageEmbeddings, Vlm
+
+SINGLE = 8  # batches up to here have a stage each; larger ones are filled up to a multiple
+Outcome = ImageEmbeddings | list[AnswerToken | NoTokenError]
+
+
+class StageWorker(Protocol):
+    """Runs one stage."""
+
+    def __call__(self, dispatch: Dispatch) -> Outcome: ...
+
+
+class InlineExecutor(Executor):
+    """Runs in the caller's thread, before `submit` returns."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001  (raised again by whoever reads the result)
+            future.set_exception(error)
+        return future
+
+
+class VisionWorker:
+    """One image to its embeddings."""
+
+    def __init__(self, model: Vlm, like: FusedLlama) -> None:
+        """like: whose type and device the pixels get."""
+        self._model, self._like = model, like
+
+    @torch.no_grad()
+    def __call__(self, dispatch: Dispatch) -> ImageEmbeddings:
+        image = dispatch.requests[0].request.prompt.images[dispatch.image]
+        (seen,) = self._model.see(image.pixels.to(self._like.device, self._like.dtype), [image.grid])
+        return seen
+
+
+class PrefillWorker:
+    """Tokens of several requests to keys and values, and of each the score of what follows its last one."""
+
+    def __init__(self, decoder: FusedLlama, attention: PagedAttention) -> None:
+        self._decoder, self._attention = decoder, attention
+
+    @torch.no_grad()
+    def __call__(self, dispatch: Dispatch) -> list[AnswerToken | NoTokenError]:
+        pairs = list(zip(dispatch.requests, dispatch.counts, strict=True))
+        spans = [request.span(count) for request, count in pairs]
+        ids = [token for request, count in pairs for token in request.ids[request.stored : request.stored + count]]
+        device = self._decoder.device
+        x = self._decoder.embed(torch.tensor(ids, device=device))
+        places, starts, positions, begin = [], [], [], 0
+        for (request, count), span in zip(pairs, spans, strict=True):
+            at, embedded = request.image_rows(span.first, span.end)
+            if embedded is not None:
+                x[torch.tensor(at, device=device) + begin] = embedded
+            places.append(request.span_places(span.first, span.end))
+            positions.append(torch.arange(span.first, span.end))
+            starts.append(begin)
+            begin += count
+        look = _looks([request for request, _ in pairs], positions) if self._decoder.crosses else None
+        hidden = self._decoder(x, torch.cat(places, -1).to(device), self._attention.prefill(spans), look)
+        ends = torch.tensor([start + count - 1 for start, (_, count) in zip(starts, pairs, strict=True)])
+        scores = self._decoder.logits(hidden[ends.to(device)])
+        finite = scores.max(-1).values.isfinite().tolist()
+        last = [row for row, (request, count) in enumerate(pairs) if count == request.remaining]
+        tokens = iter(choose(scores[last], [pairs[row][0] for row in last]))
+        unfinished = [AnswerToken(-1) if fine else NoTokenError("the model's scores are not finite") for fine in finite]
+        return [next(tokens) if row in last else unfinished[row] for row in range(len(pairs))]
+
+
+class DecodeWorker:
+    """One token of each request."""
+
+    def __init__(
+        self, decoder: FusedLlama, attention: PagedAttention, device: Device, running: int, width: int
+    ) -> None:
+        """running: requests in a batch, at most. width: blocks of a table, at most."""
+        rows = bucket(running)
+        self._decoder, self._attention, self._device = decoder, attention, device
+        self._lane: Lane = device.lane("decode")
+        self._stages: dict[tuple[int, int], Stage] = {}
+        self._inputs = torch.zeros(3, rows, dtype=torch.int64, device=decoder.device)  # ids, positions, places
+        self._tables = torch.full((rows, wide(width)), SPARE, device=decoder.device)
+        self._scores = torch.zeros(rows, decoder.config.vocabulary, dtype=decoder.dtype, device=decoder.device)
+        self._written: list[tuple[int, int, int]] = [(-1, 0, 0)] * rows
+        self._look: Look | None = None
+
+    @torch.no_grad()
+    def __call__(self, dispatch: Dispatch) -> list[AnswerToken | NoTokenError]:
+        requests = dispatch.requests
+        self._fill(requests)
+        if self._decoder.crosses:
+            positions = [torch.tensor([request.stored]) for request in requests]
+            fill = [torch.tensor([0])] * (bucket(len(requests)) - len(requests))
+            self._look = _looks(requests, [*positions, *fill])
+        self.run(bucket(len(requests)), wide(max(len(request.table) for request in requests)))
+        return choose(self._scores[: len(requests)], requests)
+
+    def run(self, rows: int, width: int) -> None:
+        """The captured stage of this size, with the inputs as they are."""
+        stage = self._stages.get((rows, width))
+        if stage is None:
+            stage = self._device.capture(f"decode {rows} x {width}", lambda: self._body(rows, width), self._lane)
+            self._stages[rows, width] = stage
+        self._lane.launch(stage).wait()
+
+    def _body(self, rows: int, width: int) -> None:
+        decoder, (ids, positions, places) = self._decoder, self._inputs[:, :rows]
+        if decoder.crosses:
+            cannot_capture("attention to images has other shapes for each request")
+        attend = self._attention.decode(self._tables[:rows, :width], positions)
+        places = places.expand(3, -1) if decoder.config.mrope else places
+        hidden = decoder(decoder.embed(ids), places, attend, self._look)
+        self._scores[:rows] = decoder.logits(hidden)
+
+    def _fill(self, requests: Sequence[ActiveRequest]) -> None:
+        """The inputs of these requests; the rows beyond them are the spare block's."""
+        rows = bucket(len(requests))
+        columns = [
+            (each.ids[-1], each.stored, each.following + each.stored - each.prompt_length) for each in requests
+        ] + [(0, 0, 0)] * (rows - len(requests))
+        self._inputs[:, :rows] = torch.tensor(columns).T
+        for row, each in enumerate(requests):
+            key = (each.number, each.preempted, len(each.table))
+            if self._written[row] != key:
+                self._tables[row] = SPARE
+                self._tables[row, : len(each.table)] = torch.tensor(each.table)
+                self._written[row] = key
+        for row in range(len(requests), rows):
+            if self._written[row][0] != -1:
+                self._tables[row], self._written[row] = SPARE, (-1, 0, 0)
+
+
+def bucket(rows: int) -> int:
+    """The size of the stage for so many requests."""
+    return rows if rows <= SINGLE else -(-rows // SINGLE) * SINGLE
+
+
+def wide(blocks: int) -> int:
+    """The table of the stage for so many blocks: 1, 2, 3, 4, 6, 8, 12, 16, 24 and so on."""
+    power = 1 << max(blocks - 1, 0).bit_length()
+    return power * 3 // 4 if blocks <= power * 3 // 4 and power > 2 else power
+
+
+def _looks(requests: Sequence[ActiveRequest], positions: Sequence[Tensor]) -> Look:
+    """What tokens of several requests, one after another, see of their own images; rows beyond see nothing."""
+    own = [request.look(at) for request, at in zip(requests, positions, strict=False)]
+    counts = [len(at) for at in positions]
+
+    def look(layer: int, query: Tensor) -> Tensor:
+        seen = []
+        for index, part in enumerate(query.split(counts)):
+            rows = part.transpose(0, 1)[None]  # [1, heads, n, d]
+            seen.append(own[index](layer, rows)[0].transpose(0, 1) if index < len(own) else torch.zeros_like(part))
+        return torch.cat(seen)
+
+    return look

@@ -1,0 +1,107 @@
+"""The Llama decoder in the form in which a forward takes the fewest calls: what the engine runs.
+
+Queries, keys and values are one product, the gate and its partner another; a residual is added within the product
+before it. Tokens of all sequences stand in one row [T, width]: a packed prefill and a decode batch are the same
+forward, and only attention knows which token belongs to which sequence (`paged_attention`). RMSNorm and rotation are
+one call each (`kernels`, Nova IV).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from auras_ros.kernels.rms_norm import rms_norm
+from auras_ros.kernels.rope import rotate_
+from auras_ros.models.cogagent import CogAgentLayer, ImageAttention
+from auras_ros.models.linear import AnyLinear, Int8Linear, fastest
+from auras_ros.models.llama import Llama, LlamaConfig, LlamaDecoderLayer, RmsNorm
+
+Attend = Callable[[int, Tensor, Tensor], Tensor]
+"""(layer, queries [T, heads, d], keys and values [T, 2 * heads_kv, d]) -> [T, heads * d]."""
+Look = Callable[[int, Tensor], Tensor]
+"""(layer, queries [T, heads, d]) -> [T, heads, d]: what the tokens see of their images (`cogagent`)."""
+Pack = Callable[[Tensor, Tensor | None], AnyLinear]
+
+
+class FusedLayer:
+    """Attention, attention to images where the layer has it, gated linear layers."""
+
+    def __init__(self, config: LlamaConfig, layer: LlamaDecoderLayer, index: int, pack: Pack) -> None:
+        own, mlp = layer.self_attn, layer.mlp
+        self.index, self.heads, self.kv_heads, self.head = index, config.heads, config.kv_heads, config.size_of_head
+        self.norms = (layer.input_layernorm, layer.post_attention_layernorm)
+        self.qkv = pack(*_joined(own.q_proj, own.k_proj, own.v_proj))
+        self.o, self.gate_up = pack(own.o_proj.weight, None), pack(*_joined(mlp.gate_proj, mlp.up_proj))
+        self.down = pack(mlp.down_proj.weight, None)
+        self.cross: ImageAttention | None = None
+        if isinstance(layer, CogAgentLayer):
+            self.cross, self.cross_norm = layer.cross_attn, layer.post_cross_attention_layernorm
+
+    def __call__(self, x: Tensor, angles: tuple[Tensor, Tensor], attend: Attend, look: Look | None) -> Tensor:
+        rows = len(x)
+        qkv = self.qkv(_normed(self.norms[0], x)).view(rows, self.heads + 2 * self.kv_heads, self.head)
+        rotate_(qkv[:, : self.heads + self.kv_heads], angles)
+        x = self.o.plus(attend(self.index, qkv[:, : self.heads], qkv[:, self.heads :]), x)
+        if self.cross is not None and look is not None:  # a token without an image adds nothing
+            query = self.cross.q_proj(_normed(self.cross_norm, x)).view(rows, self.cross.heads, -1)
+            x = x + self.cross.o_proj(look(self.index, query).flatten(1))
+        gate, up = self.gate_up(_normed(self.norms[1], x)).chunk(2, -1)
+        return self.down.plus(F.silu(gate).mul_(up), x)
+
+
+class FusedLlama:
+    """Takes the weights of `llama` over layer by layer, so that they are in memory once; it cannot be used afterwards.
+    The head of a tied model is packed beside the embedding. Raises ValueError for what no vision-language model has.
+    int8: the layers' weights in 8 bits (`Int8Linear`); not the head's, which decides between near scores."""
+
+    def __init__(self, llama: Llama, int8: bool = False) -> None:
+        config = llama.config
+        if config.activation != "silu" or config.norm_offset or config.scaled_embedding:
+            raise ValueError("fused llama: only SwiGLU, norms without an offset and plain embeddings")
+        self.config, self._llama = config, llama
+        pack: Pack = Int8Linear if int8 else fastest
+        self.layers = list[FusedLayer]()
+        for index, layer in enumerate(llama.layers):
+            if not isinstance(layer, LlamaDecoderLayer) or not hasattr(layer, "mlp"):
+                raise ValueError("fused llama: the decoder's weights were taken over already")
+            self.layers.append(FusedLayer(config, layer, index, pack))
+            del layer.self_attn, layer.mlp  # what reads images stays (`CogAgentDecoder.image_keys`)
+        self.head = fastest(llama.embed_tokens.weight if llama.lm_head is None else llama.lm_head.weight)
+        llama.lm_head = None
+        half = config.size_rotated // 2
+        weight = llama.embed_tokens.weight
+        self.dtype, self.device = weight.dtype, weight.device
+        self.crosses = any(layer.cross is not None for layer in self.layers)
+        self._sign = torch.cat([-torch.ones(half), torch.ones(half)]).to(weight)
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """Token ids int64 [T] -> [T, width]."""
+        return self._llama.embed(ids)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Hidden states [T, width] -> scores [T, vocabulary]."""
+        out: Tensor = self.head(hidden)
+        return out
+
+    def __call__(self, x: Tensor, places: Tensor, attend: Attend, look: Look | None = None) -> Tensor:
+        """Embeddings [T, width] -> hidden states [T, width], normalised. places: int64 [T], or [3, T] with M-RoPE."""
+        cosine, sine = self._llama.angles(places, self.dtype)
+        angles = (cosine[:, None], (sine * self._sign)[:, None])
+        for layer in self.layers:
+            x = layer(x, angles, attend, look)
+        return _normed(self._llama.norm, x)
+
+
+def _joined(*layers: nn.Linear) -> tuple[Tensor, Tensor | None]:
+    """One weight, and one bias, that give all layers' outputs one after another."""
+    biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
+    weights: list[Tensor] = [layer.weight for layer in layers]
+    return torch.cat(weights), torch.cat(biases) if biases else None
+
+
+def _normed(norm: RmsNorm, x: Tensor) -> Tensor:
+    return rms_norm(x, norm.weight, norm.eps)
