@@ -15,7 +15,7 @@ from auras_ros.device.make import make_device
 from auras_ros.engine.engine import Engine
 from auras_ros.engine.options import MOST_LENGTH, EngineOptions
 from auras_ros.engine.scheduler import Stage, StageScheduler
-from auras_ros.engine.workers import DecodeWorker, InlineExecutor, PrefillWorker, VisionWorker, StageWorker, bucket
+from auras_ros.engine.workers import DecodeWorker, InlineExecutor, PrefillWorker, StageWorker, VisionWorker, bucket
 from auras_ros.models.fused_llama import FusedLlama
 from auras_ros.models.linear import repack
 from auras_ros.models.paged_attention import GatheredAttention
