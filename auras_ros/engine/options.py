@@ -15,8 +15,8 @@ class EngineOptions:
     requests that are accepted beyond those that run; one more is refused. prefill_tokens: of one prefill. chunked: a
     longer prompt is divided into prefills of that size; otherwise it is one. prefix_cache: blocks of earlier prompts
     are used again. image_cache_mib: memory for embeddings of earlier images. int8: the decoder's layers multiply in 8
-    bits. vision_cores, prefill_cores, decode_cores: cores on which that stage has a thread of its own, beside the others;
-    none: stages take turns in the engine's thread. Raises ValueError, naming the option."""
+    bits. vision_cores, prefill_cores, decode_cores: cores on which that stage has a thread of its own, beside the
+    others; none: stages take turns in the engine's thread. Raises ValueError, naming the option."""
 
     length: int = 0
     block: int = 16
