@@ -1,4 +1,5 @@
-"""GPU kernels, each beside the plain torch reference that it is tested against.
+"""What each layer calls: the operations that Nova fuses (IV), each in one place and beside a plain reference in the
+tests.
 
-Empty until the adapter kernel. Kernels know no request, node or clock: tensors in, tensors out.
+Kernels know no request, node or clock: tensors in, tensors out.
 """

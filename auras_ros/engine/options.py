@@ -23,7 +23,7 @@ class EngineOptions:
     kv_mib: int = 512
     running: int = 8
     waiting: int = 16
-    prefill_tokens: int = 1024
+    prefill_tokens: int = 512
     chunked: bool = False
     prefix_cache: bool = True
     image_cache_mib: int = 64

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 PACKED_FROM = 1 << 17  # numbers of a weight; below, oneDNN's call costs more than it saves
+TINY = torch.finfo(torch.float32).tiny
 ROWS = 8  # for which oneDNN chooses the blocks; others are as quick with them
 
 
@@ -50,20 +51,28 @@ class PackedLinear(nn.Module):
 
 
 class Int8Linear(nn.Module):
-    """Weights rounded to 8 bits, each output with a scale of its own; inputs to 8 bits at each call, by their range.
-    torch's own kernel: FBGEMM on x86, QNNPACK on Arm."""
+    """Weights in 8 bits, each output with a scale of its own; inputs rounded to 8 bits at each call, each token with a
+    scale of its own, so that no token depends on what else is in the batch. oneDNN's kernel, on x86."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
         wide = weight.float()
-        scale = wide.abs().amax(1).clamp_min(torch.finfo(torch.float32).tiny) / 127
-        zero = torch.zeros(len(wide), dtype=torch.int64)
-        rounded = torch.quantize_per_channel(wide, scale, zero, 0, torch.qint8)
-        self.packed = torch.ops.quantized.linear_prepack(rounded, None if bias is None else bias.float())
+        self.scale = wide.abs().amax(1).clamp_min(TINY) / 127
+        rounded = (wide / self.scale[:, None]).round().to(torch.int8)
+        self.weight = torch.ops.onednn.qlinear_prepack(rounded, None)
+        self.zero = torch.zeros(len(wide), dtype=torch.int64)
+        self.bias = bias
+        # Without VNNI two products are added in 16 bits, where 8 bits of input could overflow.
+        self.levels = 127 if torch.cpu._is_vnni_supported() else 63
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = torch.ops.quantized.linear_dynamic(x.float(), self.packed, True).to(x.dtype)  # True: exact sums
-        return out
+        scale = x.abs().amax(-1, keepdim=True).float().clamp_min(TINY) / self.levels
+        rounded = (x / scale).round_().add_(self.levels + 1).to(torch.uint8)
+        out: Tensor = torch.ops.onednn.qlinear_pointwise(
+            rounded, 1.0, self.levels + 1, self.weight, self.scale, self.zero, None, 1.0, 0, torch.float32, "none",
+            [], "",
+        ).mul_(scale)  # fmt: skip
+        return (out if self.bias is None else out.add_(self.bias)).to(x.dtype)
 
     def plus(self, x: Tensor, other: Tensor) -> Tensor:
         """As `Linear.plus`."""
