@@ -26,12 +26,13 @@ BENCHES = {
     "fig14": "speedup of auras over seq, by the sizes of perception and generation",
     "fig15": "speedup of auras over seq, by the number of action tokens and of denoising steps",
     "fig16": "rate of TinyVLA (a language model as encoder) over the stages, with either fetch_offset",
+    "cohost": "the policy's rate and frames alone and beside a busy vision-language model on another core",
     "startup": "time to the first chunk, cost of preparation, and memory of each worker",
     "seams": "jumps and success where one chunk follows another, for each way of joining them, under injected latency",
     "pipeline": "chunks per second of the modes seq, dec, par and auras, side by side",
     "peers": "LeRobot's DiffusionPolicy and transformers' generate compared with seq and auras, on the same weights",
 }
-FOLDERS = ("peers", "pipeline", "seams")  # benches of several files
+FOLDERS = ("cohost", "peers", "pipeline", "seams")  # benches of several files
 NOTES = {"left_out": "skipped", "disturbed": "disturbed, measure again on a quiet machine", "chose": "chose"}
 EXAMPLE = """
 example

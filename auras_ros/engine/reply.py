@@ -90,6 +90,10 @@ class Reply:
             raise TimeoutError("the answer has not ended")
         return self._answer
 
+    @property
+    def ended(self) -> bool:
+        return self._ended.is_set()
+
     def push(self, token: AnswerToken, visible: bool) -> bool:
         """For the engine: one more token. visible: whether its text belongs to the answer. Returns whether a stop text
         was found."""
