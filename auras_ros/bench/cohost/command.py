@@ -106,8 +106,8 @@ def window_row(intervals_ms: list[float], busy_s: float) -> dict[str, float]:
 
 def summarised(rows: list[dict[str, Any]]) -> dict[str, float]:
     """chunk_rate_kept: the median over rounds of the rate beside the model over the rate alone. Of frames alone and
-    beside: medians of the windows' median, 99th percentile and longest, ms. vlm_busy: the share of a window for which the
-    model's core was busy."""
+    beside: medians of the windows' median, 99th percentile and longest, ms. vlm_busy: the share of a window for which
+    the model's core was busy."""
     alone, beside = ({row["round"]: row for row in rows if row["beside"] is which} for which in (False, True))
     kept = [beside[number]["chunks_per_s"] / alone[number]["chunks_per_s"] for number in alone if number in beside]
     if not kept:
