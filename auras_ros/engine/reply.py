@@ -105,8 +105,8 @@ class Reply:
         """For the engine: the last piece, and the answer."""
         rest = "" if self._text.stopped else self._text.flush()
         self._answer = Answer("".join([*self._parts, rest]), tuple(self._tokens), finish, detail, usage)
+        self._ended.set()  # before the last piece: whoever gets that may ask for the answer
         self._send(rest, (), finish, detail)
-        self._ended.set()
 
     def _send(
         self, text: str, tokens: tuple[AnswerToken, ...], finish: FinishReason | None = None, detail: str = ""
