@@ -64,7 +64,7 @@ class VlmPrompts:
         added = self.tokenizer.get_added_tokens_decoder().values()
         self._controls = [token.content for token in added if token.special]
         self._processor, self._image_token, self._image_token_id = processor, image_token, image_token_id
-        self._length = length
+        self._length, self._vocabulary = length, vocabulary
         self._special = _special_tokens(folder)
         self._template = _template(folder)
 
@@ -91,6 +91,17 @@ class VlmPrompts:
         """The prompt that is this text; each image token in it stands for the next image. Raises PromptError or
         PictureError."""
         return self._prompt(text, images)
+
+    def tokens(self, ids: Sequence[int]) -> VlmPrompt:
+        """The prompt that is these tokens, none of which stands for an image. Raises PromptError."""
+        if not 0 < len(ids) <= self._length:
+            raise PromptError(f"the prompt has {len(ids)} tokens, expected 1 to {self._length}")
+        for place, each in enumerate(ids):
+            if not 0 <= each < self._vocabulary:
+                raise PromptError(f"the prompt's token {place}, {shown(each)}, is not one of {self._vocabulary}")
+            if each == self._image_token_id:
+                raise PromptError(f"the prompt's token {place}, {each}, stands for an image, but there is none")
+        return VlmPrompt(torch.tensor(ids, dtype=torch.int64), (), torch.empty(0, dtype=torch.int64))
 
     def _checked(self, place: int, message: Message) -> dict[str, Any]:
         """The message with a list of parts as content."""
