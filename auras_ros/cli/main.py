@@ -15,6 +15,7 @@ COMMANDS = {
     "check": "check a config for mistakes, or print all parameters: auras check my_robot.yaml",
     "demo": "the complete closed loop on Push-T, sequential and as auras: summary, video, timeline",
     "list": "the names that commands accept: checkpoints and their plans, configs, simulators, architectures, benches",
+    "serve": "an OpenAI-compatible server of a vision-language model: auras serve FOLDER",
     "sim": "only the simulator's bridge, for your own agent or controller",
     "eval": "compare modes by success rate: auras eval --sim pusht-drift --plan ddpm100,pp_generation=8",
     "tune": "find a plan with the required rate, success and age: auras tune --rate 2x --success seq-0.03",
@@ -70,7 +71,9 @@ def main(argv: list[str] | None = None) -> int:
 
 def _remedy(package: str) -> str:
     simulator = ("gym_pusht", "gymnasium", "pymunk", "pygame", "shapely")
-    extras = {**dict.fromkeys(simulator, "sim"), "matplotlib": "plot", "optuna": "tune", "accelerate": "offload"}
+    server = ("fastapi", "starlette", "pydantic", "uvicorn")
+    extras = {**dict.fromkeys(simulator, "sim"), **dict.fromkeys(server, "serve")}
+    extras |= {"matplotlib": "plot", "optuna": "tune", "accelerate": "offload", "jinja2": "vlm"}
     extra = extras.get(package)
     name = {"yaml": "pyyaml", "cv2": "opencv-python"}.get(package, package)
     return f"pip install 'auras_ros[{extra}]'" if extra else f"pip install {name}"

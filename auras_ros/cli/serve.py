@@ -1,0 +1,107 @@
+"""`auras serve MODEL|CONFIG`: an OpenAI-compatible server of a vision-language model, until Ctrl-C or SIGTERM."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from dataclasses import Field
+from pathlib import Path
+from typing import Any
+
+from auras_ros.cli.command import command_parser, print_errors, print_warnings
+from auras_ros.heap import bound_heap
+from auras_ros.output import non_blocking_output
+from auras_ros.serve.options import ENGINE, OWN, ServeOptions, make_options, read_options
+
+TOKEN = "AURAS_SERVE_TOKEN"
+EXAMPLE = """
+example
+  auras serve SmolVLM2-500M-Video-Instruct                  http://127.0.0.1:8000/v1
+  auras serve SmolVLM2-500M-Video-Instruct --running 4 --kv-mib 256 --cores 0,1
+  auras serve config.yaml --port 9000                       model: FOLDER and any option, by its name with _ for -
+
+MODEL is the folder of a published vision-language model; it needs: pip install 'auras_ros[serve]'. Fields of requests,
+errors and bounds: docs/serve.md. Only this machine reaches the server unless --host says otherwise. With a token in
+--token-file or in AURAS_SERVE_TOKEN every request must have it (Authorization: Bearer), but for /health.
+"""
+ENGINE_HELP = {
+    "length": "tokens of prompt and answer together; 0: the model's own, 8192 at most",
+    "block": "tokens of a block of keys and values",
+    "kv_mib": "memory for keys and values, MiB",
+    "running": "requests that decode together",
+    "waiting": "requests accepted beyond those; one more gets status 429",
+    "prefill_tokens": "tokens of one prefill",
+    "chunked": "divide a longer prompt into prefills of that size",
+    "prefix_cache": "use blocks of earlier prompts again",
+    "image_cache_mib": "memory for embeddings of earlier images, MiB",
+    "int8": "the decoder's layers multiply in 8 bits",
+    "vision_cores": "cores of a thread for vision alone, e.g. 0",
+    "prefill_cores": "cores of a thread for prefill alone",
+    "decode_cores": "cores of a thread for decode alone",
+}
+
+
+def run(argv: list[str]) -> int:
+    parser = command_parser("serve", __doc__, EXAMPLE)
+    parser.add_argument("model", metavar="MODEL|CONFIG", help="a model's folder, or a YAML file of options")
+    for name, each in OWN.items():
+        if name != "model":
+            _add(parser, each, each.metadata["description"])
+    for name, each in ENGINE.items():
+        _add(parser, each, ENGINE_HELP.get(name, "see docs/serve.md"))
+    given = vars(parser.parse_args(argv))
+    path = Path(given["model"])
+    try:
+        if path.is_file():
+            given = read_options(path) | {name: value for name, value in given.items() if name != "model"}
+        options, engine_options = make_options(given)
+    except (ValueError, OSError) as error:
+        print_errors(error)
+        return 2
+    if not Path(options.model).is_dir():
+        print_errors(FileNotFoundError(f"{options.model or path}: no such folder of a model"))
+        return 2
+    bound_heap()
+    with non_blocking_output():
+        return _serve(options, engine_options)
+
+
+def _serve(options: ServeOptions, engine_options: Any) -> int:
+    from auras_ros.serve.start import read_token, start
+
+    try:
+        token = read_token(options.token_file, os.environ.pop(TOKEN, None))
+        if not options.is_local and not token:
+            print_warnings([f"whoever reaches {options.host} may use this server: it has no token (--token-file)"])
+        in_time = start(options, engine_options, token, lambda line: print(line, flush=True))
+    except (ValueError, OSError) as error:
+        print_errors(error)
+        return 2
+    if not in_time:
+        print("error: the engine did not end in time", file=sys.stderr, flush=True)
+        sys.stdout.flush()
+        os._exit(1)  # its threads would be waited for
+    print("stopped", flush=True)
+    return 0
+
+
+def _add(parser: argparse.ArgumentParser, each: Field[Any], text: str) -> None:
+    """An option of the field's type, absent unless it is given."""
+    flag = f"--{each.name.replace('_', '-')}"
+    common: dict[str, Any] = {"dest": each.name, "default": argparse.SUPPRESS}
+    if isinstance(each.default, bool):
+        parser.add_argument(flag, action=argparse.BooleanOptionalAction, help=text, **common)
+    elif isinstance(each.default, tuple):
+        parser.add_argument(flag, type=_cores, metavar="N,N", help=text, **common)
+    else:
+        known = f" ({each.default})" if each.default != "" else ""
+        metavar = "N" if isinstance(each.default, int) else each.name.upper()
+        parser.add_argument(flag, type=type(each.default), metavar=metavar, help=f"{text}{known}", **common)
+
+
+def _cores(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(core) for core in text.split(","))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"'{text}': expected core numbers, such as 0,1") from error

@@ -1,0 +1,105 @@
+"""The addresses of the server, and what every request of it meets: the token, errors in one form."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+
+from fastapi import FastAPI, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from auras_ros.serve.errors import SERVER, ApiError
+from auras_ros.serve.exchange import Exchange
+from auras_ros.serve.fields import ChatFields, CommonFields, CompletionFields
+from auras_ros.serve.metrics import CONTENT_TYPE
+from auras_ros.serve.service import ModelService
+
+LOGGER = logging.getLogger(__name__)
+HEALTH = "/health"
+
+
+def make_app(service: ModelService, token: str = "") -> FastAPI:
+    """token: that every request must have but those for /health; empty: none."""
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)  # its pages would be fetched from elsewhere
+
+    def refuse(error: ApiError) -> Response:
+        service.metrics.refused[str(error.status)] += 1
+        return Response(error.content, error.status, error.headers)
+
+    async def api_error(_: Request, error: Exception) -> Response:
+        assert isinstance(error, ApiError)
+        return refuse(error)
+
+    async def http_error(request: Request, error: Exception) -> Response:
+        """An address or a method that there is not."""
+        assert isinstance(error, HTTPException)
+        return refuse(ApiError(error.status_code, f"{request.method} {request.url.path}: {error.detail}"))
+
+    async def fault(_: Request, error: Exception) -> Response:
+        """The traceback is logged by whoever called; the client is told no more than this."""
+        return refuse(ApiError(500, f"the server failed: {type(error).__name__}", kind=SERVER))
+
+    for kind, handler in ((ApiError, api_error), (HTTPException, http_error), (Exception, fault)):
+        app.add_exception_handler(kind, handler)
+    _add_routes(app, service)
+    if token:
+        app.add_middleware(TokenGuard, token=token)
+    return app
+
+
+def _add_routes(app: FastAPI, service: ModelService) -> None:
+    model = {"id": service.name, "object": "model", "created": service.created, "owned_by": "auras_ros"}
+    model |= {"max_model_len": service.engine.length}
+
+    def asking(kind: type[CommonFields]) -> object:
+        async def handler(request: Request) -> Response:
+            sent = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if sent != "application/json":  # others may come from any page in a browser, without being asked for
+                raise ApiError(415, f"Content-Type: '{sent}', expected application/json")
+            return Exchange(service, request, kind)
+
+        return handler
+
+    async def models() -> Response:
+        return JSONResponse({"object": "list", "data": [model]})
+
+    async def one_model(name: str) -> Response:
+        service.check_name(name)
+        return JSONResponse(model)
+
+    async def health() -> Response:
+        state = {"model": service.name, "dtype": service.dtype, "length": service.engine.length}
+        if why := service.closed:
+            return JSONResponse({"status": why, **state}, 503)
+        return JSONResponse({"status": "ok", **state})
+
+    async def metrics() -> Response:
+        return Response(service.metrics.text(service.engine), media_type=CONTENT_TYPE)
+
+    for method, path, handler in (
+        ("POST", "/v1/chat/completions", asking(ChatFields)),
+        ("POST", "/v1/completions", asking(CompletionFields)),
+        ("GET", "/v1/models", models),
+        ("GET", "/v1/models/{name:path}", one_model),
+        ("GET", HEALTH, health),
+        ("GET", "/metrics", metrics),
+    ):
+        app.add_api_route(path, handler, methods=[method], response_model=None)  # type: ignore[arg-type]
+
+
+class TokenGuard:
+    """Lets nothing through without the token but the question whether the server lives."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app, self._wanted = app, f"Bearer {token}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] != HEALTH:
+            given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+            if not hmac.compare_digest(given, self._wanted):
+                error = ApiError(401, "the token is missing or not this server's", code="invalid_api_key")
+                await Response(error.content, error.status, error.headers)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)

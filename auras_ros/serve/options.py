@@ -1,0 +1,98 @@
+"""How a server is set up: checked once, from the command line or a YAML file whose keys have the same names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from auras_ros import parameter_file
+from auras_ros.engine.options import EngineOptions
+from auras_ros.parameters import ParameterError, checked, parameter
+from auras_ros.spelling import nearest
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+PATHS = ("model", "token_file")  # may be relative to the file that names them
+
+
+@dataclass(frozen=True)
+class ImageLimits:
+    """images: of one request. pixels: of an image before it is resized."""
+
+    images: int
+    pixels: int
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """What the server takes beyond the engine's own options."""
+
+    model: str = parameter("", "folder of a vision-language model")
+    host: str = parameter("127.0.0.1", "address to listen at; only this machine reaches the default")
+    port: int = parameter(8000, "port; 0 is one that is free", 0, 65535)
+    name: str = parameter("", "what requests call the model; empty: the folder's name")
+    dtype: str = parameter("auto", "type of the weights: auto, float32, bfloat16, float16")
+    cores: tuple[int, ...] = parameter((), "cores of the whole process, e.g. 0,1; empty: those it is started on")
+    token_file: str = parameter("", "file with the token that requests must have; AURAS_SERVE_TOKEN does the same")
+    body_mib: int = parameter(32, "of a request, at most", 1, 1024)
+    images: int = parameter(8, "of a request, at most", 0, 64)
+    image_mpixels: int = parameter(32, "of an image before it is resized, at most; millions", 1, 89)
+    preparing: int = parameter(2, "threads that decode images and tokenise prompts", 1, 16)
+
+    @property
+    def image_limits(self) -> ImageLimits:
+        return ImageLimits(self.images, self.image_mpixels * 1_000_000)
+
+    @property
+    def is_local(self) -> bool:
+        return self.host in LOOPBACK
+
+
+Named = Mapping[str, Any]
+OWN: Mapping[str, Field[Any]] = {each.name: each for each in fields(ServeOptions)}
+ENGINE: Mapping[str, Field[Any]] = {each.name: each for each in fields(EngineOptions)}
+
+
+def make_options(given: Named) -> tuple[ServeOptions, EngineOptions]:
+    """Raises ParameterError or ValueError, naming the option."""
+    for name in given:
+        if name not in OWN and name not in ENGINE:
+            meant = nearest(name, [*OWN, *ENGINE])
+            raise ParameterError(f"no option '{name}'" + (f"; did you mean {meant}?" if meant else ""))
+    own = {name: checked("serve", each, given[name]) for name, each in OWN.items() if name in given}
+    engine = {name: _typed(each, given[name]) for name, each in ENGINE.items() if name in given}
+    made = ServeOptions(**own)
+    _check_cores("serve: cores", made.cores)
+    return made, EngineOptions(**engine)
+
+
+def read_options(path: Path) -> dict[str, Any]:
+    """The options in a file, by name. Raises ParameterError, naming file and line, or OSError."""
+    values, lines = parameter_file.read(path)
+    if not isinstance(values, dict):
+        raise ParameterError(f"{path}: expected options, such as model: FOLDER")
+    for name, value in values.items():
+        line = lines.get((str(name),), 1)
+        try:
+            make_options({name: value})
+        except ValueError as error:
+            raise ParameterError(f"{path}:{line}: {error}") from error
+        if name in PATHS and value:
+            values[name] = str(path.parent / value)
+    return values
+
+
+def _typed(each: Field[Any], value: Any) -> Any:
+    """A number too small is the engine's own to refuse."""
+    if isinstance(each.default, tuple):
+        value = tuple(value) if isinstance(value, list) else value
+        _check_cores(f"engine: {each.name}", value)
+    elif type(value) is not type(each.default):
+        raise ParameterError(f"engine: {each.name}: expected {type(each.default).__name__}, got {value!r}")
+    return value
+
+
+def _check_cores(name: str, cores: Any) -> None:
+    if not isinstance(cores, tuple) or any(type(core) is not int or core < 0 for core in cores):
+        raise ParameterError(f"{name}: expected core numbers, got {cores!r}")

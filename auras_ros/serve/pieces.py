@@ -1,0 +1,70 @@
+"""From the engine's thread to the event loop: pieces of an answer; and back: that the client has gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from auras_ros.engine.reply import Reply
+from auras_ros.engine.request import Delta
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+
+class Pieces:
+    """A listener of a reply. every: all pieces are wanted, otherwise the last one alone."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, every: bool) -> None:
+        self._loop, self._every = loop, every
+        self._come: deque[Delta] = deque()
+        self._there = asyncio.Event()
+
+    def __call__(self, piece: Delta) -> None:
+        """In the engine's thread. The loop is woken once for all that has come."""
+        if self._every or piece.finish is not None:
+            self._come.append(piece)
+            if len(self._come) == 1:
+                self._loop.call_soon_threadsafe(self._there.set)
+
+    async def take(self) -> list[Delta]:
+        """What has come since the last call, at least one."""
+        while not self._come:
+            self._there.clear()
+            if not self._come:
+                await self._there.wait()
+        taken = list[Delta]()
+        while self._come:
+            taken.append(self._come.popleft())
+        return taken
+
+
+class Client:
+    """Whoever asked: when it goes, its request is cancelled; so it is when what answers it fails."""
+
+    def __init__(self, receive: Receive) -> None:
+        self.gone = False
+        self._receive = receive
+        self._reply: Reply | None = None
+        self._watching = asyncio.create_task(self._watch())
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._watching.cancel()
+        if kind is not None and self._reply is not None:
+            self._reply.cancel()
+
+    def waits_for(self, reply: Reply) -> None:
+        self._reply = reply
+        if self.gone:
+            reply.cancel()
+
+    async def _watch(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.gone = True
+        if self._reply is not None:
+            self._reply.cancel()

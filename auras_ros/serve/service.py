@@ -1,0 +1,135 @@
+"""One request after another becomes the engine's, or is refused; the event loop never waits for work.
+
+Reading JSON, decoding images, tokenising and compiling a grammar run in a few threads. A request has its place before
+anything of it is read: one too many is refused at once, whatever it would have asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from auras_ros.engine.engine import Engine
+from auras_ros.engine.reply import Reply
+from auras_ros.engine.request import EngineClosedError, EngineFullError
+from auras_ros.serve.errors import ApiError, refusal
+from auras_ros.serve.fields import ChatFields, CommonFields, read_fields
+from auras_ros.serve.forms import AnswerForm, AnswerWriter, ChatForm, CompletionForm
+from auras_ros.serve.metrics import ServerMetrics
+from auras_ros.serve.options import ServeOptions
+from auras_ros.serve.pieces import Client, Pieces, Receive
+from auras_ros.serve.token_text import TokenTexts
+from auras_ros.serve.translate import Translator
+
+BODY_S = 60.0  # for a body to arrive
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request that the engine has taken."""
+
+    fields: CommonFields
+    reply: Reply
+    pieces: Pieces
+    writer: AnswerWriter
+
+
+class ModelService:
+    """One engine under one name."""
+
+    def __init__(self, engine: Engine, options: ServeOptions, dtype: str) -> None:
+        """dtype: of the weights, as whoever asks is told."""
+        checkpoint = engine.checkpoint
+        self.engine, self.options, self.name = engine, options, options.name or checkpoint.name
+        self.metrics, self.created, self.dtype = ServerMetrics(), int(time.time()), dtype
+        self._translator = Translator(checkpoint, engine.length, options.image_limits)
+        self._threads = ThreadPoolExecutor(options.preparing, thread_name_prefix="prepare")
+        texts = TokenTexts(checkpoint.prompts.tokenizer)
+        self._chat, self._completion = ChatForm(texts), CompletionForm(texts)
+        self._preparing = 0
+        self._closed = False
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """A place among the engine's requests, until it has taken this one itself. Raises ApiError."""
+        limit = self.engine.options.running + self.engine.options.waiting
+        busy = self.engine.running + self.engine.waiting + self._preparing
+        if why := self.closed:
+            raise refusal(EngineClosedError(why))
+        if busy >= limit:
+            raise refusal(EngineFullError(f"the engine is full: {busy} requests run or wait, {limit} at most"))
+        self._preparing += 1
+        try:
+            yield
+        finally:
+            self._preparing -= 1
+
+    async def take(self, body: bytes, kind: type[CommonFields], client: Client) -> Asked:
+        """Raises ApiError."""
+        loop = asyncio.get_running_loop()
+        asked = await loop.run_in_executor(self._threads, self._submit, body, kind, loop)
+        client.waits_for(asked.reply)
+        return asked
+
+    @property
+    def closed(self) -> str:
+        """Why no request is taken any more; empty while they are."""
+        if self.engine.failure:
+            return f"the engine failed: {self.engine.failure}"
+        return "the server is closing" if self._closed else ""
+
+    def close(self) -> None:
+        """Every request ends as cancelled; returns when the engine has ended them."""
+        self._closed = True
+        self.engine.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def check_name(self, name: str | None) -> None:
+        """Raises ApiError."""
+        if name not in (None, self.name):
+            raise ApiError(
+                404, f"model: '{name}' is not served here; '{self.name}' is", field="model", code="model_not_found"
+            )
+
+    def _submit(self, body: bytes, kind: type[CommonFields], loop: asyncio.AbstractEventLoop) -> Asked:
+        fields = read_fields(body, kind)
+        self.check_name(fields.model)
+        pieces = Pieces(loop, every=fields.stream)
+        try:
+            reply = self.engine.submit(self._translator.request(fields), pieces)
+        except (ValueError, EngineFullError, EngineClosedError) as error:
+            raise refusal(error) from error
+        form: AnswerForm = self._chat if isinstance(fields, ChatFields) else self._completion
+        writer = AnswerWriter(
+            form, secrets.token_hex(12), int(time.time()), self.name, fields.alternatives is not None,
+            fields.stream and fields.usage_streamed,
+        )  # fmt: skip
+        return Asked(fields, reply, pieces, writer)
+
+
+async def read_body(receive: Receive, most: int, announced: str | None) -> bytes:
+    """Raises ApiError for one that is too large, too slow, or not there to its end."""
+    too_large = ApiError(413, f"the body is larger than {most} bytes", code="body_too_large")
+    if announced is not None and announced.isdigit() and int(announced) > most:
+        raise too_large
+    parts, size, more = list[bytes](), 0, True
+    deadline = time.monotonic() + BODY_S
+    while more:
+        try:
+            message = await asyncio.wait_for(receive(), deadline - time.monotonic())
+        except asyncio.TimeoutError as error:
+            raise ApiError(408, f"the body did not come within {BODY_S:g} s") from error
+        if message["type"] == "http.disconnect":
+            raise ApiError(499, "the client has gone")
+        part = message.get("body", b"")
+        size += len(part)
+        if size > most:
+            raise too_large
+        parts.append(part)
+        more = bool(message.get("more_body", False))
+    return b"".join(parts)

@@ -1,0 +1,56 @@
+"""From options to a server: the folder is opened, the engine is made and warmed up, requests are answered."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from auras_ros.checkpoints.vlm.open import open_vlm
+from auras_ros.device.cores import occupy
+from auras_ros.engine.build import make_engine
+from auras_ros.engine.options import EngineOptions
+from auras_ros.serve.app import make_app
+from auras_ros.serve.options import ServeOptions
+from auras_ros.serve.server import listen, serve
+from auras_ros.serve.service import ModelService
+
+MOST_TOKEN_BYTES = 4096
+Say = Callable[[str], None]
+
+
+class TokenError(ValueError):
+    """A token that cannot be used; the text says where it came from and why."""
+
+
+def read_token(file: str, environment: str | None) -> str:
+    """The token of a file, else the environment's; empty: none. Raises TokenError or OSError."""
+    if not file and environment is None:
+        return ""
+    where = file or "AURAS_SERVE_TOKEN"
+    if file and Path(file).stat().st_size > MOST_TOKEN_BYTES:
+        raise TokenError(f"{where}: larger than {MOST_TOKEN_BYTES} bytes")
+    text = (Path(file).read_bytes().decode("utf-8", "replace") if file else environment or "").strip()
+    if not text or not text.isascii() or not text.isprintable() or " " in text:
+        raise TokenError(f"{where}: expected one token of printable ASCII letters, without spaces")
+    return text
+
+
+def start(options: ServeOptions, engine_options: EngineOptions, token: str, say: Say) -> bool:
+    """Serves until SIGINT or SIGTERM. Returns whether it ended in time. Raises CheckpointError, DeviceError, ValueError
+    or OSError before it is ready."""
+    bound = listen(options.host, options.port)  # before the weights are read: it costs nothing to know
+    with bound:
+        if options.cores:
+            occupy("serve", frozenset(options.cores), len(options.cores))
+        checkpoint = open_vlm(Path(options.model), options.dtype)
+        dtype = next(checkpoint.model.parameters()).dtype
+        engine = make_engine(checkpoint, engine_options)
+        engine.start()
+        service = ModelService(engine, options, str(dtype).removeprefix("torch."))
+        where = f"[{options.host}]" if ":" in options.host else options.host
+        cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))
+        line = f"serving {service.name} ({service.dtype}) at http://{where}:{bound.getsockname()[1]} on cores {cores}"
+        app = make_app(service, token)
+        return asyncio.run(serve(app, service, bound, lambda: say(f"{line}; Ctrl-C stops it")))
