@@ -31,8 +31,9 @@ BENCHES = {
     "seams": "jumps and success where one chunk follows another, for each way of joining them, under injected latency",
     "pipeline": "chunks per second of the modes seq, dec, par and auras, side by side",
     "peers": "LeRobot's DiffusionPolicy and transformers' generate compared with seq and auras, on the same weights",
+    "peers-vlm": "vLLM and transformers compared with `auras serve`, over HTTP: the same weights, requests and tokens",
 }
-FOLDERS = ("cohost", "peers", "pipeline", "seams")  # benches of several files
+FOLDERS = ("cohost", "peers", "peers-vlm", "pipeline", "seams")  # benches of several files
 NOTES = {"left_out": "skipped", "disturbed": "disturbed, measure again on a quiet machine", "chose": "chose"}
 EXAMPLE = """
 example
@@ -45,7 +46,7 @@ example
 
 
 def run(argv: list[str]) -> int:
-    listed = "\n".join(f"  {name:8} {text}" for name, text in BENCHES.items())
+    listed = "\n".join(f"  {name:9} {text}" for name, text in BENCHES.items())
     parser = command_parser("bench", f"{__doc__}\n\nbenches\n{listed}", EXAMPLE)
     parser.add_argument("name", choices=list(BENCHES), help="which bench")
     parser.add_argument("--json", type=Path, help="write the report here")
@@ -94,7 +95,7 @@ def _module(name: str) -> ModuleType:
     """The bench's module, which has `run`, and may have `table` and `draw`."""
     folder = "figures." if name.startswith("fig") or name == "startup" else ""
     file = ".command" if name in FOLDERS else ""
-    return importlib.import_module(f"auras_ros.bench.{folder}{name}{file}")
+    return importlib.import_module(f"auras_ros.bench.{folder}{name.replace('-', '_')}{file}")
 
 
 def _check_outputs(parser: argparse.ArgumentParser, options: argparse.Namespace, bench: ModuleType) -> None:

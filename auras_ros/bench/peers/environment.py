@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -64,25 +66,42 @@ def commands(folder: Path) -> list[list[str]]:
 def setup(folder: Path, progress: Say) -> Path:
     """The environment's Python. Makes the environment if it does not exist, in a minute or more, depending on the
     connection. Raises SetupError."""
-    steps = commands(folder)
-    told = "\n".join(" ".join(step[1:]) for step in steps[1:]) + "\n"
+    return make(OwnEnvironment("LeRobot 0.4.4", folder, commands(folder), BEGUN, PYTHONS), progress)
+
+
+@dataclass(frozen=True)
+class OwnEnvironment:
+    """An environment of a peer's own. what: for errors. steps: the commands that make it. begun: a file that marks a
+    folder as ours. pythons: the first and the last version on which it runs."""
+
+    what: str
+    folder: Path
+    steps: Sequence[Sequence[str]]
+    begun: str
+    pythons: tuple[tuple[int, int], tuple[int, int]]
+
+
+def make(wanted: OwnEnvironment, progress: Say) -> Path:
+    """The environment's Python, after all steps if they have not been done there. Raises SetupError."""
+    folder, begun = wanted.folder, wanted.folder / wanted.begun
+    told = "\n".join(" ".join(step[1:]) for step in wanted.steps[1:]) + "\n"
     done = folder / DONE
     if done.is_file() and done.read_text(encoding="utf-8") == told:
         return python_of(folder)
-    if folder.exists() and any(folder.iterdir()) and not (folder / BEGUN).is_file():
+    if folder.exists() and any(folder.iterdir()) and not begun.is_file():
         raise SetupError(f"{folder}: has other contents; give a folder that is empty or does not exist")
-    if not PYTHONS[0] <= sys.version_info[:2] <= PYTHONS[1]:
-        raise SetupError(f"LeRobot 0.4.4 does not run on Python {sys.version_info[0]}.{sys.version_info[1]}")
+    if not wanted.pythons[0] <= sys.version_info[:2] <= wanted.pythons[1]:
+        raise SetupError(f"{wanted.what} does not run on Python {sys.version_info[0]}.{sys.version_info[1]}")
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / BEGUN).write_text("LeRobot's environment, made by auras bench peers\n", encoding="utf-8")
-    for step in steps:
+    begun.write_text(f"{wanted.what}'s environment, made by auras bench\n", encoding="utf-8")
+    for step in wanted.steps:
         progress(f"{folder}: {' '.join(step[1:4])} ...")
         _run(step)
     done.write_text(told, encoding="utf-8")
     return python_of(folder)
 
 
-def _run(step: list[str]) -> None:
+def _run(step: Sequence[str]) -> None:
     done = subprocess.run(step, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode:
         last = "\n".join(f"  {line}" for line in done.stdout.splitlines()[-LINES:])

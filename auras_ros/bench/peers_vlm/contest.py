@@ -1,0 +1,180 @@
+"""One model: all sides started, checked for equal tokens, then measured in interleaved rounds, never two at once.
+
+Two loads: a closed loop of eight (whoever has its answer asks again), which gives each side's throughput; then the
+arrivals of one Poisson process at a share of the throughput that vLLM has in the closed loop, which gives latencies. In
+a round every side gets the same requests; no round repeats those of another one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from statistics import median
+from typing import NamedTuple
+
+from auras_ros.bench.peers.process import PeerError
+from auras_ros.bench.peers_vlm.client import Load, at_times, closed_loop
+from auras_ros.bench.peers_vlm.equality import UnequalTokensError, answers, check_equal
+from auras_ros.bench.peers_vlm.server import RunningServer, ServerCommand
+from auras_ros.bench.peers_vlm.sides import AT_ONCE, VLLM, library
+from auras_ros.bench.peers_vlm.stream import Answer, AnswerError
+from auras_ros.bench.peers_vlm.workload import Shape, arrivals, bodies
+from auras_ros.measure.minutes import Ends, OverError
+from auras_ros.measure.rounds import Rounds
+from auras_ros.measure.window import Length
+from auras_ros.report.result import Report, Say
+
+CLOSED, POISSON = "closed loop", "poisson"
+CHECKED = 6  # requests whose tokens are compared, alone and together
+SHARE = 0.7  # of vLLM's throughput, as the rate of arrivals
+WARM_UP = 2 * AT_ONCE
+
+
+class Window(NamedTuple):
+    """One side's load of one round. cpu_s: of its server."""
+
+    load: Load
+    cpu_s: float
+
+
+@dataclass
+class Measured:
+    """What one model's contest found: windows by load and side, of whole rounds; the rate of arrivals; why a side was
+    not measured; seconds until a server answered."""
+
+    model: str
+    shape: Shape
+    cores: int
+    windows: dict[str, dict[str, list[Window]]] = field(default_factory=dict, init=False)
+    rate_hz: float | None = field(default=None, init=False)
+    failed: dict[str, str] = field(default_factory=dict, init=False)
+    start_s: dict[str, float] = field(default_factory=dict, init=False)
+
+
+class PeersContest:
+    """options: requests, rounds, limit, seed, start_limit, share, length (as `Rounds` wants them)."""
+
+    def __init__(self, measured: Measured, options: argparse.Namespace, report: Report, ends: Ends, say: Say) -> None:
+        self.measured, self._options, self._report, self._ends, self._say = measured, options, report, ends, say
+
+    def run(self, commands: Sequence[ServerCommand]) -> None:
+        """The first command's side is the reference. What was measured is in `measured`, also if this raises."""
+        with ExitStack() as stack:
+            servers = self._start(commands, stack)
+            self._check(commands[0].name, servers)
+            self._warm_up(servers)
+            now_s = time.monotonic()
+            half = self._ends._replace(soft_s=now_s + (self._ends.soft_s - now_s) / 2)
+            self._rounds(CLOSED, servers, half, self._closed)
+            self.measured.rate_hz = self._rate_hz()
+            if self.measured.rate_hz is not None:
+                self._rounds(POISSON, servers, self._ends, self._poisson)
+
+    def _start(self, commands: Sequence[ServerCommand], stack: ExitStack) -> dict[str, RunningServer]:
+        servers = {}
+        for command in commands:
+            self._say(f"{self.measured.model}: starting {command.name}")
+            limit_s = min(self._options.start_limit, self._left_s())
+            try:
+                server = stack.enter_context(RunningServer(command, limit_s))
+            except PeerError as error:
+                self._drop(command.name, error)
+                continue
+            self.measured.start_s[command.name] = server.start_s
+            server.pause()
+            servers[command.name] = server
+        return servers
+
+    def _check(self, reference: str, servers: dict[str, RunningServer]) -> None:
+        """Drops every side whose tokens are others. Without the reference nothing is timed."""
+        if reference not in servers:
+            why = f"{reference} did not start, which the tokens of all are compared with"
+            raise UnequalTokensError(f"{self.measured.model}: {why}")
+        asked = self._bodies("tokens", CHECKED)
+        found: dict[str, list[Answer]] = {}
+        for name, server in list(servers.items()):
+            self._say(f"{self.measured.model}: checking the tokens of {name}")
+            try:
+                found[name] = answers(server, asked, AT_ONCE, self._limit_s())
+                check_equal(found, reference, name)
+            except (UnequalTokensError, AnswerError, OSError) as error:
+                if name == reference:
+                    raise
+                self._drop(name, error)
+                servers.pop(name).close()
+
+    def _warm_up(self, servers: dict[str, RunningServer]) -> None:
+        asked = self._bodies("warm-up", min(WARM_UP, self._options.requests))
+        for name, server in list(servers.items()):
+            self._say(f"{self.measured.model}: warming up {name}")
+            with server.running():
+                try:
+                    closed_loop(server.port, asked, AT_ONCE, self._limit_s())
+                except (AnswerError, OSError) as error:
+                    self._drop(name, error)
+                    servers.pop(name).close()
+
+    def _rounds(
+        self,
+        load: str,
+        servers: Mapping[str, RunningServer],
+        ends: Ends,
+        run: Callable[[RunningServer, int, float], Load],
+    ) -> None:
+        windows: dict[str, list[Window]] = {name: [] for name in servers}
+
+        def rate(name: str, length: Length) -> float:
+            server = servers[name]
+            with server.running():
+                before_s = server.cpu_s()
+                found = run(server, len(windows[name]), self._limit_s())
+                windows[name].append(Window(found, server.cpu_s() - before_s))
+            return windows[name][-1].load.rate_hz
+
+        rounds = Rounds[str](f"{self.measured.model}, {load}", rate, self._options, ends, self._say)
+        try:
+            rounds.contest([name for name in servers if name not in self.measured.failed])
+        finally:
+            rounds.tell(self._report)
+            self.measured.failed |= rounds.failed
+            whole = {name: windows[name][: len(rates)] for name, rates in rounds.rates.items()}
+            self.measured.windows[load] = whole
+
+    def _closed(self, server: RunningServer, number: int, limit_s: float) -> Load:
+        return closed_loop(server.port, self._bodies(f"{CLOSED} {number}"), AT_ONCE, limit_s)
+
+    def _poisson(self, server: RunningServer, number: int, limit_s: float) -> Load:
+        assert self.measured.rate_hz is not None
+        seed = f"{POISSON} {number}"
+        asked = self._bodies(seed)
+        times_s = arrivals(self.measured.rate_hz, len(asked), f"{self._options.seed} {seed}")
+        return at_times(server.port, asked, times_s, limit_s)
+
+    def _rate_hz(self) -> float | None:
+        """Of arrivals: a share of the throughput of vLLM's better form; None if vLLM was not measured."""
+        rates = [
+            median(each.load.rate_hz for each in windows)
+            for name, windows in self.measured.windows[CLOSED].items()
+            if library(name) == VLLM
+        ]
+        return float(self._options.share) * max(rates) if rates else None
+
+    def _bodies(self, what: str, count: int | None = None) -> list[bytes]:
+        seed = f"{self._options.seed} {self.measured.model} {what}"
+        return bodies(self.measured.model, self.measured.shape, count or self._options.requests, seed)
+
+    def _limit_s(self) -> float:
+        return min(self._options.limit, self._left_s())
+
+    def _left_s(self) -> float:
+        left_s = self._ends.hard_s - time.monotonic()
+        if left_s <= 0:
+            raise OverError
+        return left_s
+
+    def _drop(self, name: str, why: object) -> None:
+        self.measured.failed[name] = str(why)
+        self._report.fail(f"{self.measured.model}, {name}", why)

@@ -1,0 +1,71 @@
+"""The sides of the comparison, each as one command that serves a model folder on a port.
+
+All have the same cores, float32, at most eight requests at a time, and no cache of prompts or images.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from auras_ros.bench.peers_vlm.environment import openmp
+from auras_ros.bench.peers_vlm.models import LENGTH
+from auras_ros.bench.peers_vlm.server import ServerCommand
+
+OURS, VLLM, TRANSFORMERS = "auras", "vllm", "transformers"
+AT_ONCE = 8
+SERVE = (sys.executable, "-m", "auras_ros.cli.main", "serve")
+TRANSFORMERS_SERVER = Path(__file__).with_name("transformers_server.py")
+OFFLINE = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+VLLM_FORMS = {"eager": ["--enforce-eager"], "compiled": list[str]()}
+VLLM_OPTIONS = (
+    f"--host 127.0.0.1 --dtype float32 --max-num-seqs {AT_ONCE} --max-model-len {LENGTH} --no-enable-prefix-caching"
+    " --mm-processor-cache-gb 0 --disable-uvicorn-access-log"
+).split()
+MEDIA = '{"image": 1, "video": 0}'  # else it reserves memory for videos
+
+
+def library(side: str) -> str:
+    """Of a side's name: "vllm" of "vllm eager"."""
+    return side.partition(" ")[0]
+
+
+def ours(folder: Path, model: str, given: str) -> ServerCommand:
+    """given: a command line with {folder}, {model} and {port}; empty: `auras serve`."""
+    if given:
+        words = [word.replace("{folder}", str(folder)).replace("{model}", model) for word in shlex.split(given)]
+    else:
+        words = [*SERVE, str(folder), "--port", "{port}"]
+    return ServerCommand(OURS, words, own=True)
+
+
+def vllm(python: Path, folder: Path, model: str, form: str) -> ServerCommand:
+    cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))
+    environment = {**OFFLINE, "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": cores}
+    preloaded = openmp(python)
+    if preloaded is not None:
+        environment["LD_PRELOAD"] = str(preloaded)
+    argv = [str(python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder), "--port", "{port}"]
+    argv += ["--served-model-name", model, "--limit-mm-per-prompt", MEDIA, *VLLM_OPTIONS, *VLLM_FORMS[form]]
+    return ServerCommand(f"{VLLM} {form}", argv, environment)
+
+
+def transformers(python: Path, folder: Path, batch: int) -> ServerCommand:
+    threads = len(os.sched_getaffinity(0))
+    argv = [str(python), str(TRANSFORMERS_SERVER), str(folder), "--port", "{port}"]
+    argv += ["--batch", str(batch), "--threads", str(threads)]
+    form = "one by one" if batch == 1 else f"batches of {batch}"
+    return ServerCommand(f"{TRANSFORMERS} {form}", argv, OFFLINE)
+
+
+def all_sides(python: Path, folder: Path, model: str, given: str) -> Sequence[ServerCommand]:
+    """The first one is the reference for tokens."""
+    return [
+        transformers(python, folder, 1),
+        transformers(python, folder, AT_ONCE),
+        *(vllm(python, folder, model, form) for form in VLLM_FORMS),
+        ours(folder, model, given),
+    ]
