@@ -25,6 +25,9 @@ VLLM_OPTIONS = (
     f"--host 127.0.0.1 --dtype float32 --max-num-seqs {AT_ONCE} --max-model-len {LENGTH} --no-enable-prefix-caching"
     " --mm-processor-cache-gb 0 --disable-uvicorn-access-log"
 ).split()
+OUR_OPTIONS = (
+    f"--dtype float32 --running {AT_ONCE} --waiting 512 --length {LENGTH} --no-prefix-cache --image-cache-mib 0"
+).split()
 MEDIA = '{"image": 1, "video": 0}'  # else it reserves memory for videos
 
 
@@ -38,7 +41,7 @@ def ours(folder: Path, model: str, given: str) -> ServerCommand:
     if given:
         words = [word.replace("{folder}", str(folder)).replace("{model}", model) for word in shlex.split(given)]
     else:
-        words = [*SERVE, str(folder), "--port", "{port}"]
+        words = [*SERVE, str(folder), "--port", "{port}", "--name", model, *OUR_OPTIONS]
     return ServerCommand(OURS, words, own=True)
 
 
