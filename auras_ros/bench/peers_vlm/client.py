@@ -19,7 +19,8 @@ Parts = list[tuple[float, bytes]]
 
 @dataclass(frozen=True)
 class Load:
-    """What one window brought. span_s: from the first request to the last token. client_cpu_s: of this process."""
+    """What one window brought. answers: in the order of the requests. span_s: from the first request to the last token.
+    client_cpu_s: of this process."""
 
     answers: tuple[Answer, ...]
     span_s: float
@@ -74,15 +75,16 @@ def closed_loop(port: int, bodies: Sequence[bytes], at_once: int, limit_s: float
     """All requests in order, `at_once` of them at any time. Raises AnswerError, also after limit_s, or OSError."""
 
     async def run() -> list[tuple[float, Parts]]:
-        queue, done = iter([request_bytes(body) for body in bodies]), list[tuple[float, Parts]]()
+        queue = iter(list(enumerate(map(request_bytes, bodies))))
+        done: dict[int, tuple[float, Parts]] = {}
 
         async def one() -> None:
-            for request in queue:
+            for number, request in queue:
                 sent_s = time.monotonic()
-                done.append((sent_s, await _exchange(port, request)))
+                done[number] = (sent_s, await _exchange(port, request))
 
         await asyncio.gather(*(one() for _ in range(at_once)))
-        return done
+        return [done[number] for number in range(len(bodies))]
 
     return _timed(run, limit_s)
 

@@ -160,14 +160,14 @@ class PeersContest:
             for name, windows in self.measured.windows[CLOSED].items()
             if library(name) == VLLM
         ]
-        return float(self._options.share) * max(rates) if rates else None
+        return float(self._options.share * max(rates)) if rates else None
 
     def _bodies(self, what: str, count: int | None = None) -> list[bytes]:
         seed = f"{self._options.seed} {self.measured.model} {what}"
         return bodies(self.measured.model, self.measured.shape, count or self._options.requests, seed)
 
     def _limit_s(self) -> float:
-        return min(self._options.limit, self._left_s())
+        return min(float(self._options.limit), self._left_s())
 
     def _left_s(self) -> float:
         left_s = self._ends.hard_s - time.monotonic()
