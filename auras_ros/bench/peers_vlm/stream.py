@@ -20,7 +20,7 @@ class AnswerError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Answer:
+class StreamedAnswer:
     """One request's times in seconds. sent_s: when it was due, on the client's monotonic clock; ttft_s: from then to
     the first token; between_s: between each token and the one before it, 0 for tokens that came together; e2e_s: from
     `sent_s` to the last token. tokens, prompt_tokens: as the server counts them."""
@@ -34,7 +34,7 @@ class Answer:
     text: str
 
 
-def read_answer(sent_s: float, parts: Sequence[tuple[float, bytes]]) -> Answer:
+def read_answer(sent_s: float, parts: Sequence[tuple[float, bytes]]) -> StreamedAnswer:
     """parts: bytes with the time of their arrival. Every token must have a text of its own (as those of our models do),
     or a token would not be seen when it arrives. Raises AnswerError."""
     body, times, texts = EventReader(), list[float](), list[str]()
@@ -57,7 +57,7 @@ def read_answer(sent_s: float, parts: Sequence[tuple[float, bytes]]) -> Answer:
     if tokens < len(times):
         raise AnswerError(f"{len(times)} texts of {tokens} tokens: a token came in pieces")
     together = (0.0,) * (tokens - len(times))
-    return Answer(
+    return StreamedAnswer(
         sent_s=sent_s,
         ttft_s=times[0] - sent_s,
         between_s=tuple(later - earlier for earlier, later in pairwise(times)) + together,
