@@ -12,6 +12,7 @@ from torch import Tensor
 from auras_ros.engine.request import Grammar, InvalidRequestError
 
 MOST_CHARACTERS = 1 << 16
+SPACE = r"( |\n[ \t]{0,32})?"  # where JSON may have any: a model must not go on with it for ever
 INSTALL = "pip install 'auras_ros[grammar]'"
 
 
@@ -60,9 +61,12 @@ class Grammars:
             if self._prepared is None:
                 self._prepared = llguidance.LLTokenizer(self._tokenizer.to_str(), eos_token=self._stop_ids)
         make = llguidance.LLMatcher
-        compile_text = make.grammar_from_json_schema if grammar.kind == "json_schema" else make.grammar_from_regex
         try:
-            made = make(self._prepared, compile_text(grammar.text), log_level=0)
+            if grammar.kind == "json_schema":
+                compiled = make.grammar_from_json_schema(grammar.text, overrides={"whitespace_pattern": SPACE})
+            else:
+                compiled = make.grammar_from_regex(grammar.text)
+            made = make(self._prepared, compiled, log_level=0)
         except ValueError as error:
             raise InvalidRequestError(f"{grammar.kind}: {error}") from error
         if made.is_error():
