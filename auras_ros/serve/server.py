@@ -32,20 +32,27 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         bound = socket.socket(family, socket.SOCK_STREAM)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(address)
+        with contextlib.ExitStack() as failing:
+            failing.enter_context(bound)
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(address)
+            failing.pop_all()
     except OSError as error:
         raise OSError(f"{host}:{port}: {error.strerror or error}") from error
     return bound
 
 
-async def serve(app: FastAPI, service: ModelService, bound: socket.socket, ready: Callable[[], None]) -> bool:
-    """Until SIGINT or SIGTERM. ready: called when requests are answered. Returns whether the engine ended in time."""
+def make_server(app: FastAPI) -> QuietServer:
     config = uvicorn.Config(
         app, log_config=None, access_log=False, lifespan="off", ws="none", server_header=False, proxy_headers=False,
         limit_concurrency=CONNECTIONS, timeout_graceful_shutdown=int(CLOSE_S),
     )  # fmt: skip
-    server, stopping = QuietServer(config), asyncio.Event()
+    return QuietServer(config)
+
+
+async def serve(app: FastAPI, service: ModelService, bound: socket.socket, ready: Callable[[], None]) -> bool:
+    """Until SIGINT or SIGTERM. ready: called when requests are answered. Returns whether the engine ended in time."""
+    server, stopping = make_server(app), asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)

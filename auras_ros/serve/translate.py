@@ -29,7 +29,11 @@ class Translator:
 
     def request(self, fields: CommonFields) -> VlmRequest:
         """Raises ValueError of several kinds; their texts begin with the field."""
+        if fields.stream_options is not None and not fields.stream:
+            raise InvalidRequestError("stream_options: without stream: true there is no stream")
         if isinstance(fields, ChatFields):
+            if fields.top_logprobs is not None and not fields.logprobs:
+                raise InvalidRequestError("top_logprobs: needs logprobs: true")
             prompt = chat_prompt(self._checkpoint.prompts, fields.messages, self._limits)
             most = _same(fields)
         else:
