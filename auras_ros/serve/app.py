@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import hmac
-import logging
 
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from auras_ros.serve.drain import BodyDrain
 from auras_ros.serve.errors import SERVER, ApiError
 from auras_ros.serve.exchange import Exchange
 from auras_ros.serve.fields import ChatFields, CommonFields, CompletionFields
 from auras_ros.serve.metrics import CONTENT_TYPE
 from auras_ros.serve.service import ModelService
 
-LOGGER = logging.getLogger(__name__)
 HEALTH = "/health"
 
 
@@ -46,6 +45,7 @@ def make_app(service: ModelService, token: str = "") -> FastAPI:
     _add_routes(app, service)
     if token:
         app.add_middleware(TokenGuard, token=token)
+    app.add_middleware(BodyDrain)
     return app
 
 
