@@ -1,0 +1,73 @@
+"""Engines of tiny folders with as few blocks as a test wants, and what must hold of one when nothing is asked of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+
+from auras_ros.checkpoints.vlm.chat import VlmPrompt
+from auras_ros.checkpoints.vlm.open import VlmCheckpoint, open_vlm
+from auras_ros.engine import build
+from auras_ros.engine.build import make_engine
+from auras_ros.engine.engine import Engine
+from auras_ros.engine.options import EngineOptions
+from auras_ros.engine.reply import Reply
+from auras_ros.engine.request import Answer, VlmRequest
+from auras_ros.models.paged_kv import SPARE, PagedKVCache
+from tests.checkpoints.vlm.folders import image
+
+PATIENCE_S = 60.0
+
+
+def engine_of(path: Path, blocks: int | None = None, **others: Any) -> Engine:
+    """blocks: that sequences can own; by default what the options give. others: options, and `device`, `clock` and
+    `scheduler` of `make_engine`."""
+    parts = {name: others.pop(name) for name in ("device", "clock", "scheduler") if name in others}
+    with mock.patch.object(build, "PagedKVCache", partial(_small, blocks)):
+        return make_engine(open_vlm(path), EngineOptions(**others), **parts)
+
+
+def _small(blocks: int | None, layers: int, most: int, *sizes: int, **others: Any) -> PagedKVCache:
+    return PagedKVCache(layers, most if blocks is None else blocks + 1, *sizes, **others)
+
+
+def chat(checkpoint: VlmCheckpoint, text: str, sizes: Sequence[tuple[int, int]] = (), seed: int = 0) -> VlmPrompt:
+    """A conversation of one text after images of these sizes."""
+    images = [image(*size, seed=seed + place) for place, size in enumerate(sizes)]
+    parts: list[dict[str, Any]] = [{"type": "image"} for _ in images] + [{"type": "text", "text": text}]
+    return checkpoint.prompts.chat([{"role": "user", "content": parts}], images)
+
+
+def finish(engine: Engine) -> None:
+    """Steps until nothing runs or waits. Fails where an engine without threads stands still."""
+    until = time.monotonic() + PATIENCE_S
+    while engine.running or engine.waiting:
+        assert time.monotonic() < until, "the engine does not come to an end"
+        if not engine.step():
+            assert engine._running, "requests wait, and nothing is done for them"
+            engine._intake.wait(1.0)
+    engine.step()
+
+
+def answers(engine: Engine, requests: Sequence[VlmRequest]) -> list[Answer]:
+    """All at once."""
+    replies = [engine.submit(request) for request in requests]
+    finish(engine)
+    return [reply.result(0) for reply in replies]
+
+
+def ended(engine: Engine, replies: Sequence[Reply] = ()) -> None:
+    """Every request has ended, and has given back what it had."""
+    for reply in replies:
+        reply.result(0)
+    assert (engine.running, engine.waiting, engine._intake.open, engine.blocks_in_use) == (0, 0, 0, 0)
+    pool = engine._tables._pool
+    assert not any(pool._owners)
+    assert sorted([*pool._empty, *pool._unused]) == list(range(SPARE + 1, pool.size + 1))
+    assert bool(torch.isfinite(engine._cache.store).all())

@@ -1,0 +1,201 @@
+"""The engine's greedy tokens against transformers' `generate` with the model that wrote the folder (cogagent: against
+the tests' own decoding, which is compared with a naive reference elsewhere). float32: the tokens are equal.
+
+Guards: a token of one sequence that sees another's block; positions, image rows or rotary places that are off by a
+chunk, after a preemption, or when a prefix came from the cache; an image's embeddings given to another; a block that is
+shared while it is written; a sampled answer that takes another number after a preemption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import pytest
+
+from auras_ros.checkpoints.vlm.chat import VlmPrompt
+from auras_ros.checkpoints.vlm.open import open_vlm
+from auras_ros.engine.request import Answer, VlmRequest
+from auras_ros.models.sampler import Sampling
+from tests.checkpoints.vlm.decoding import greedy
+from tests.checkpoints.vlm.folders import Written
+from tests.checkpoints.vlm.test_vlm_parity import TOKENS, reference
+from tests.engine.making import answers, chat, ended, engine_of
+
+pytest.importorskip("transformers")
+pytest.importorskip("PIL")
+
+KINDS = ("smolvlm", "llava", "qwen2_5_vl", "cogagent")
+LONG = "the block must turn left: how many red things are in the way? " * 2
+ASKED: list[tuple[str, list[tuple[int, int]], int]] = [
+    ("tee", [], 0),
+    (LONG, [], 0),
+    ("is the tee left?", [(40, 60)], 0),
+    ("how many", [(25, 70), (90, 31)], 3),
+    ("is the tee left?", [(40, 60)], 5),  # the same words, another picture
+    ("the goal", [(64, 64), (25, 70), (40, 60)], 7),
+    ("is the tee on its goal", [(40, 60)], 0),  # the same picture, other words
+]
+BLOCK = 4
+LONGER = 24
+CORES = {f"{stage}_cores": (0,) for stage in ("vision", "prefill", "decode")}
+NO_CACHES = {"prefix_cache": False, "image_cache_mib": 0}
+SETUPS: dict[str, dict[str, Any]] = {
+    "alone": {"running": 1},
+    "batch": {"running": 8},
+    "no-caches": NO_CACHES,
+    "chunks": {"chunked": True, "prefill_tokens": 23, "block": 3},
+    "chunks-on-threads": {"chunked": True, "prefill_tokens": 11} | CORES,
+}
+SCARCE: dict[str, dict[str, Any]] = {
+    "plain": NO_CACHES,
+    "chunked": {"chunked": True, "prefill_tokens": 29},
+    "threads": {"chunked": True, "prefill_tokens": 29} | CORES,
+}
+PAIR = (2, 4)  # each with an image: their prompts fit together, their answers do not
+
+
+class Case:
+    """A folder, its prompts, and the tokens that the reference answers with."""
+
+    def __init__(self, written: Written, kind: str) -> None:
+        self.path, checkpoint = written.path, open_vlm(written.path)
+        self.prompts = [chat(checkpoint, text, sizes, seed) for text, sizes, seed in ASKED]
+        self.wanted = [
+            greedy(checkpoint.model, prompt, TOKENS) if kind == "cogagent" else reference(written, prompt, kind)[0]
+            for prompt in self.prompts
+        ]
+        self.pair = sum(-(-len(self.prompts[place].ids) // BLOCK) for place in PAIR)
+
+    def order(self, blocks: int) -> list[int]:
+        """The pair first, then all others that fit in so many blocks."""
+        fit = [place for place, prompt in enumerate(self.prompts) if len(prompt.ids) + LONGER <= blocks * BLOCK]
+        return [*PAIR, *(place for place in fit if place not in PAIR)]
+
+    @cached_property
+    def longer(self) -> list[list[int]]:
+        """Answers of LONGER tokens; the first ones are the reference's."""
+        engine = engine_of(self.path, running=1, **NO_CACHES)
+        made = tokens(answers(engine, [asked(prompt, max_tokens=LONGER) for prompt in self.prompts]))
+        assert [each[:TOKENS] for each in made] == self.wanted
+        return made
+
+    def requests(self, **others: Any) -> list[VlmRequest]:
+        return [asked(prompt, **others) for prompt in self.prompts]
+
+
+def asked(prompt: VlmPrompt, **others: Any) -> VlmRequest:
+    return VlmRequest(prompt, ignore_eos=True, **{"max_tokens": TOKENS} | others)
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def case(request: pytest.FixtureRequest, written: Callable[[str], Written]) -> Case:
+    return Case(written(request.param), request.param)
+
+
+def tokens(given: list[Answer]) -> list[list[int]]:
+    return [answer.ids for answer in given]
+
+
+@pytest.mark.parametrize("name", SETUPS)
+def test_tokens_are_the_references(case: Case, name: str) -> None:
+    """Also the second time, when every prefix and image is known."""
+    options = {"block": BLOCK} | SETUPS[name]
+    engine = engine_of(case.path, **options)
+    for again in (False, True):
+        given = answers(engine, case.requests())
+        assert tokens(given) == case.wanted
+        assert {answer.finish for answer in given} == {"length"}
+        ended(engine)
+        cached = [answer.usage.cached_tokens for answer in given]
+        if options.get("prefix_cache", True):
+            block = options["block"]
+            full = [(len(prompt.ids) - 1) // block * block for prompt in case.prompts]
+            assert not again or cached == full
+        else:
+            assert not any(cached)
+    images = sum(len(prompt.images) for prompt in case.prompts)
+    different = {image.digest for prompt in case.prompts for image in prompt.images}
+    if options.get("image_cache_mib", 64):
+        assert engine.stats.images == len(different)
+    else:
+        assert len(different) <= engine.stats.images <= 2 * images
+    assert not engine.stats.preemptions
+    engine.close()
+
+
+@pytest.mark.parametrize("name", SCARCE)
+def test_tokens_are_the_references_when_blocks_run_out(case: Case, name: str) -> None:
+    """Requests with images, too, give their blocks back and are computed again."""
+    blocks = case.pair + 2
+    engine, order = engine_of(case.path, blocks, block=BLOCK, **SCARCE[name]), case.order(blocks)
+    requests = [asked(case.prompts[place], max_tokens=LONGER) for place in order]
+    pair = [engine.submit(request) for request in requests[:2]]
+    while len(engine._state.queues["decode"]) < 2:  # both prompts fit; what they answer does not
+        engine.step()
+        assert engine.running
+    given = answers(engine, requests[2:])
+    given = [reply.result(0) for reply in pair] + given
+    assert tokens(given) == [case.longer[place] for place in order]
+    ended(engine)
+    engine.close()
+    preempted = [answer.usage.preempted for answer in given]
+    assert sum(preempted) == engine.stats.preemptions
+    assert sum(preempted[:2]) > 0
+
+
+def test_a_sampled_answer_is_the_same_alone_in_a_batch_and_when_preempted(case: Case) -> None:
+    blocks = case.pair + 2
+    order = case.order(blocks)
+
+    def requests() -> list[VlmRequest]:
+        settings = Sampling(temperature=1.3, top_k=50, repetition_penalty=1.2)
+        return [asked(case.prompts[place], sampling=settings, seed=place, max_tokens=LONGER) for place in order]
+
+    alone = engine_of(case.path, running=1, block=BLOCK, **NO_CACHES)
+    wanted = tokens(answers(alone, requests()))
+    assert wanted != [case.longer[place] for place in order]
+    scarce = engine_of(case.path, blocks, block=BLOCK, chunked=True, prefill_tokens=30)
+    assert tokens(answers(scarce, requests())) == wanted
+    assert scarce.stats.preemptions
+    batch = engine_of(case.path, block=BLOCK)
+    assert tokens(answers(batch, requests())) == wanted
+    for engine in (alone, scarce, batch):
+        ended(engine)
+        engine.close()
+
+
+def test_requests_that_come_while_others_decode_change_nothing(case: Case) -> None:
+    """One more at each step: batches of every size, and prefixes shared with those still running."""
+    engine = engine_of(case.path, block=BLOCK)
+    replies = []
+    for request in case.requests():
+        replies.append(engine.submit(request))
+        engine.step()
+    while engine.step():
+        pass
+    assert [reply.result(0).ids for reply in replies] == case.wanted
+    ended(engine)
+
+
+def test_idefics3_is_served_as_transformers_does(written: Callable[[str], Written]) -> None:
+    case = Case(written("idefics3"), "idefics3")
+    engine = engine_of(case.path, block=BLOCK)
+    assert tokens(answers(engine, case.requests())) == case.wanted
+
+
+def test_a_step_of_int8_is_near_float32s(written: Callable[[str], Written]) -> None:
+    """Stated: its tokens are its own; a batch may change them, as inputs are rounded by the range of all rows."""
+    case = Case(written("llava"), "llava")
+    engine = engine_of(case.path, block=BLOCK, int8=True)
+    given = answers(engine, case.requests(logprobs=1))
+    first = [abs((answer.tokens[0].logprob or 0.0) - known) for answer, known in zip(given, firsts(case), strict=True)]
+    assert max(first) < 0.2
+    ended(engine)
+
+
+def firsts(case: Case) -> list[float]:
+    """In float32, the log probability of the first token of each answer."""
+    engine = engine_of(case.path, block=BLOCK)
+    return [answer.tokens[0].logprob or 0.0 for answer in answers(engine, case.requests(logprobs=1))]
