@@ -22,7 +22,14 @@ from auras_ros.engine.images import ImageCache
 from auras_ros.engine.intake import Intake
 from auras_ros.engine.options import MOST_LENGTH, EngineOptions
 from auras_ros.engine.reply import AnswerText, Listener, Reply
-from auras_ros.engine.request import AnswerToken, FinishReason, InvalidRequestError, RequestUsage, VlmRequest
+from auras_ros.engine.request import (
+    AnswerToken,
+    FinishReason,
+    InvalidRequestError,
+    RequestUsage,
+    VlmRequest,
+    check_prompt,
+)
 from auras_ros.engine.scheduler import Dispatch, EngineState, InterleavedScheduler, Stage, StageScheduler
 from auras_ros.engine.stats import EngineStats
 from auras_ros.engine.tables import BlockTables
@@ -68,9 +75,8 @@ class Engine:
     def submit(self, request: VlmRequest, listener: Listener | None = None) -> Reply:
         """Takes a request. The listener is called in the engine's thread and must return at once. Raises
         InvalidRequestError, naming the field; EngineFullError; EngineClosedError."""
-        prompt_length, vocabulary = len(request.prompt.ids), self.checkpoint.model.language.vocabulary
-        if not 0 <= int(request.prompt.ids.min()) <= int(request.prompt.ids.max()) < vocabulary:
-            raise InvalidRequestError(f"prompt: a token is not one of {vocabulary}")
+        check_prompt(request.prompt, self.checkpoint.model.language.vocabulary)
+        prompt_length = len(request.prompt.ids)
         if prompt_length >= self.length:
             raise InvalidRequestError(f"prompt: {prompt_length} tokens leave no room for an answer in {self.length}")
         limit = self.length if request.max_tokens is None else prompt_length + request.max_tokens

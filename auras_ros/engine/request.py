@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
+
+import torch
 
 from auras_ros.checkpoints.vlm.chat import VlmPrompt
 from auras_ros.models.sampler import Sampling
 
 FinishReason = Literal["stop", "length", "cancelled", "deadline", "error"]
 GREEDY = Sampling(temperature=0.0)
+GRAMMARS = ("json_schema", "regex")
+MOST_DEADLINE_MS = 10**10
 MOST_STOPS, MOST_STOP_CHARACTERS, MOST_LOGPROBS, MOST_TOKENS = 16, 256, 20, 1 << 20
 
 
@@ -57,17 +60,32 @@ class VlmRequest:
     def __post_init__(self) -> None:
         if self.max_tokens is not None and not (_whole(self.max_tokens) and 1 <= self.max_tokens <= MOST_TOKENS):
             raise InvalidRequestError(f"max_tokens: {self.max_tokens!r} is not a whole number from 1 to {MOST_TOKENS}")
+        if not isinstance(self.sampling, Sampling):
+            raise InvalidRequestError("sampling: not a Sampling")
+        if not isinstance(self.stop, tuple):
+            raise InvalidRequestError("stop: not a tuple of texts")
         if len(self.stop) > MOST_STOPS:
             raise InvalidRequestError(f"stop: {len(self.stop)} texts, expected {MOST_STOPS} at most")
         for text in self.stop:
             if not isinstance(text, str) or not 0 < len(text) <= MOST_STOP_CHARACTERS:
                 raise InvalidRequestError(f"stop: not a text of 1 to {MOST_STOP_CHARACTERS} characters")
+        if not isinstance(self.stop_ids, frozenset) or not all(_whole(each) for each in self.stop_ids):
+            raise InvalidRequestError("stop_ids: not a frozenset of whole numbers")
         if self.seed is not None and not _whole(self.seed):
             raise InvalidRequestError("seed: not a whole number")
         if self.logprobs is not None and not (_whole(self.logprobs) and 0 <= self.logprobs <= MOST_LOGPROBS):
             raise InvalidRequestError(f"logprobs: {self.logprobs!r} is not a whole number from 0 to {MOST_LOGPROBS}")
-        if self.deadline_ms is not None and not (math.isfinite(self.deadline_ms) and self.deadline_ms > 0):
-            raise InvalidRequestError(f"deadline_ms: {self.deadline_ms!r} is not above 0")
+        if self.grammar is not None and not (
+            isinstance(self.grammar, Grammar) and self.grammar.kind in GRAMMARS and isinstance(self.grammar.text, str)
+        ):
+            raise InvalidRequestError(f"grammar: not a text of {' or '.join(GRAMMARS)}")
+        deadline = self.deadline_ms
+        if deadline is not None and (
+            isinstance(deadline, bool)
+            or not isinstance(deadline, int | float)
+            or not 0 < deadline <= MOST_DEADLINE_MS  # later ones are more than a thread can wait for
+        ):
+            raise InvalidRequestError(f"deadline_ms: not a number above 0, up to {MOST_DEADLINE_MS}")
         if not _whole(self.priority):
             raise InvalidRequestError("priority: not a whole number")
 
@@ -135,6 +153,20 @@ class Answer:
     @property
     def ids(self) -> list[int]:
         return [token.id for token in self.tokens]
+
+
+def check_prompt(prompt: VlmPrompt, vocabulary: int) -> None:
+    """Raises InvalidRequestError for one that would fail within a batch of others."""
+    ids, at = prompt.ids, prompt.at
+    if ids.dim() != 1 or ids.dtype != torch.int64 or len(ids) == 0:
+        raise InvalidRequestError("prompt: its ids are not one row of whole numbers")
+    if not 0 <= int(ids.min()) <= int(ids.max()) < vocabulary:
+        raise InvalidRequestError(f"prompt: a token is not one of {vocabulary}")
+    wanted = sum(image.tokens for image in prompt.images)
+    if at.shape != (wanted,) or (wanted and not (0 <= int(at[0]) and int(at[-1]) < len(ids))):
+        raise InvalidRequestError(f"prompt: {len(at)} image tokens, but the images have {wanted} embeddings")
+    if not bool((at.diff() > 0).all()):
+        raise InvalidRequestError("prompt: the places of its image tokens do not rise")
 
 
 def _whole(value: object) -> bool:

@@ -317,6 +317,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "deadline_ms": {"deadline_ms": float("nan")},
     "deadline_ms-past": {"deadline_ms": 0},
     "deadline_ms-text": {"deadline_ms": "5"},
+    "deadline_ms-far": {"deadline_ms": 1e300},  # longer than a thread can wait: the engine's would end
     "deadline_ms-huge": {"deadline_ms": 10**400},
     "deadline_ms-true": {"deadline_ms": True},
     "priority": {"priority": 1.0},
