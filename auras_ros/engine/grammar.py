@@ -13,6 +13,7 @@ from auras_ros.engine.request import Grammar, InvalidRequestError
 
 MOST_CHARACTERS = 1 << 16
 SPACE = r"( |\n[ \t]{0,32})?"  # where JSON may have any: a model must not go on with it for ever
+FIRST_WORK, STEP_WORK = 200_000, 50_000  # of llguidance's lexer: a quarter of its own, which hold all others up for 3 s
 INSTALL = "pip install 'auras_ros[grammar]'"
 
 
@@ -66,7 +67,8 @@ class Grammars:
                 compiled = make.grammar_from_json_schema(grammar.text, overrides={"whitespace_pattern": SPACE})
             else:
                 compiled = make.grammar_from_regex(grammar.text)
-            made = make(self._prepared, compiled, log_level=0)
+            limits = llguidance.LLParserLimits(initial_lexer_fuel=FIRST_WORK, step_lexer_fuel=STEP_WORK)
+            made = make(self._prepared, compiled, log_level=0, limits=limits)
         except ValueError as error:
             raise InvalidRequestError(f"{grammar.kind}: {error}") from error
         if made.is_error():
