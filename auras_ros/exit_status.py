@@ -12,6 +12,7 @@ _SAYS_OF_SETTINGS = (
     errno.ENOENT,
     errno.ENOTDIR,
     errno.EISDIR,
+    errno.EINVAL,
     errno.EACCES,
     errno.EPERM,
     errno.ENAMETOOLONG,

@@ -36,6 +36,14 @@ def checked(owner: str, each: Field[Any], given: Any) -> Any:
     return given
 
 
+def core_numbers(owner: str, name: str, text: str) -> list[int] | None:
+    """The cores that a parameter names, such as 2,3; None if it is empty. Raises ParameterError."""
+    try:
+        return [int(part) for part in text.split(",")] if text.strip() else None
+    except ValueError:
+        raise ParameterError(f"{owner}: {name}: expected core numbers such as 2,3, got {text!r}") from None
+
+
 def unknown(settings: type[Any], name: str, likeness: float = ALIKE) -> str:
     """What a name should be that is similar to one of these parameters, or was one once; empty for any other name."""
     if instead := getattr(settings, "REMOVED", {}).get(name):

@@ -62,6 +62,7 @@ class Engine:
         self._intake = Intake(options.running + options.waiting)
         self._state = EngineState(self._tables.remaining, self._fits)
         self._running: list[tuple[Future[Outcome], Dispatch, int]] = []
+        self._under_way: set[tuple[Stage, int]] = set()
         vocabulary = checkpoint.model.language.vocabulary
         self._grammars = Grammars(checkpoint.prompts.tokenizer, vocabulary, checkpoint.stop_ids)
         self._numbers, self._submitting = 0, threading.Lock()
@@ -108,6 +109,10 @@ class Engine:
     def blocks_in_use(self) -> float:
         """Share of the blocks that requests own now."""
         return 1 - self._tables.free / self._tables.size
+
+    def under_way(self) -> dict[Stage, int]:
+        """The stages of which a forward runs now, and since when, by the engine's clock, ns."""
+        return dict(self._under_way.copy())
 
     def start(self) -> None:
         """Runs in a thread of its own until `close`."""
@@ -199,9 +204,15 @@ class Engine:
         self._state.last = dispatch.stage
         worker, executor = self._workers[dispatch.stage]
         begun_ns = self._clock.now_ns()
+        self._under_way.add((dispatch.stage, begun_ns))
         future = executor.submit(worker, dispatch)
         self._running.append((future, dispatch, begun_ns))
-        future.add_done_callback(lambda _: self._intake.wake())
+        future.add_done_callback(lambda _: self._finished(dispatch.stage, begun_ns))
+
+    def _finished(self, stage: Stage, begun_ns: int) -> None:
+        """A forward has ended. Called in its own thread, perhaps when the next one of the stage has begun."""
+        self._under_way.discard((stage, begun_ns))
+        self._intake.wake()
 
     # Blocks.
 

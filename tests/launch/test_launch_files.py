@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOUBLES = Path(__file__).with_name("doubles")
 FILES = ("agent.launch.py", "sim.launch.py")
 # What setup.py installs into lib/auras_ros.
-EXECUTABLES = {"agent", "actuator", "pusht_bridge"}
+EXECUTABLES = {"agent", "actuator", "vlm", "pusht_bridge"}
 CONFIGURE, ACTIVATE = 1, 3  # lifecycle_msgs/msg/Transition
 
 

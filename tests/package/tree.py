@@ -25,6 +25,7 @@ ENTRY_POINTS = {
     "auras": "auras_ros.cli.main:main",
     "agent": "auras_ros.nodes.agent.node:program",
     "actuator": "auras_ros.nodes.actuator.node:main",
+    "vlm": "auras_ros.nodes.vlm.node:program",
     "pusht_bridge": "auras_ros.sim.pusht_bridge:main",
 }
 # The probes make every test say something even where a folder is still empty.

@@ -18,11 +18,10 @@ from auras_ros.nodes.agent.inputs import ObservationInputs
 from auras_ros.nodes.agent.overload import Overload, OverloadLevel
 from auras_ros.nodes.agent.prompt import PromptGate
 from auras_ros.nodes.agent.settings import AgentSettings
+from auras_ros.nodes.common.loaded_node import STALL_S
 from auras_ros.pipeline.live import Live
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, Latched
-
-STALL_S = 5.0
 
 
 class FrameRunner:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from auras_ros.clock import MonotonicClock
-from auras_ros.nodes.agent.latest_worker import LatestWorker
+from auras_ros.nodes.common.latest_worker import LatestWorker
 from auras_ros.observation import Picture
 
 QUICK_NS = 1_000_000  # faster preparation is done at once: waking another thread takes a tenth of this

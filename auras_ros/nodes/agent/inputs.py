@@ -16,11 +16,12 @@ import numpy as np
 
 from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.agent.image_preparation import ImagePreparation
-from auras_ros.nodes.agent.input_counters import STATE, InputCounters
 from auras_ros.nodes.agent.settings import AgentSettings
-from auras_ros.nodes.agent.stamps import StampReader
 from auras_ros.nodes.common.diagnostics import DiagnosticReport, Level, QosWatch
+from auras_ros.nodes.common.input_counters import STATE, InputCounters
+from auras_ros.nodes.common.messages import raw_pixels
 from auras_ros.nodes.common.qos import BEST_EFFORT
+from auras_ros.nodes.common.stamps import StampReader
 from auras_ros.observation import (
     Arrivals,
     Assembler,
@@ -31,7 +32,6 @@ from auras_ros.observation import (
     ObservationSpec,
     Picture,
     decode_compressed,
-    decode_raw,
 )
 from auras_ros.ros import Node, qos_profile_sensor_data
 from auras_ros.ros.msg import CompressedImage, Image, JointState
@@ -141,15 +141,7 @@ class ObservationInputs:
         size = self._cameras[name].height, self._cameras[name].width
         if self._settings.compressed:
             return decode_compressed(message.data, expected=size)
-        return decode_raw(
-            height=message.height,
-            width=message.width,
-            encoding=message.encoding,
-            step=message.step,
-            data=message.data,
-            is_bigendian=message.is_bigendian,
-            expected=size,
-        )
+        return raw_pixels(message, size)
 
     def _may_be_used(self, now_ns: int) -> bool:
         """Whether a frame may use this image, as newest or as history: not if another one comes before it starts."""
@@ -179,13 +171,8 @@ class ObservationInputs:
     def _put(self, source: str, put: Callable[[], ObservationFault | None], now_ns: int) -> bool:
         """Put it into the assembler. Returns whether it was accepted."""
         fault = put()
-        if fault is not None and fault.name in (FaultName.BACKWARDS, FaultName.CLOCK_BACK):
-            if self._stamps.just_jumped(now_ns):
-                self._assembler.reset()  # its contents are late messages from before the jump
-                fault = put()
-            elif fault.name is FaultName.CLOCK_BACK:
-                self._stamps.jumped()
-                fault = put()
+        if fault is not None and self._stamps.recovers(fault, now_ns, self._assembler.reset):
+            fault = put()
         if fault is None:
             self._refusals.taken(source, now_ns)
         else:

@@ -1,13 +1,9 @@
-"""The slow part of configure: the policy is read, checked and warmed up in a thread of its own.
-
-Meanwhile the executor's thread waits and reports the progress. No topics are used here.
-"""
+"""The slow part of configure: the policy is read, checked and warmed up. No topics are used here."""
 
 from __future__ import annotations
 
 import gc
-import threading
-from concurrent.futures import Future
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 
@@ -28,52 +24,30 @@ BAD_SETTINGS_ERRORS: tuple[type[Exception], ...] = (*_OWN, *SETTINGS_ERRORS)  # 
 TOO_SLOW_ERRORS = (TooSlowError,)  # of those, the ones that may pass: the machine was busy
 
 
-class PolicyLoader:
-    """Starts at once. `progress`: the current step. `pipelines`: of the first plan and of the fallback, when loading
-    is over, or its error."""
-
-    def __init__(self, settings: AgentSettings, session: str) -> None:
-        self._settings, self._session = settings, session
-        self.progress = "loading"
-        self.pipelines: Future[tuple[Pipeline, ...]] = Future()
-        threading.Thread(target=self._run, name="configure", daemon=True).start()
-
-    def _run(self) -> None:
-        try:
-            pipelines = self._load()
-            gc.collect()
-            gc.freeze()  # the garbage collector does not scan the loaded objects again
-            self.pipelines.set_result(pipelines)
-        except BaseException as error:  # noqa: BLE001  (raised in the thread that waits)
-            self.pipelines.set_exception(error)
-
-    def _load(self) -> tuple[Pipeline, ...]:
-        settings = self._settings
-        plans, cores, folder = settings.plans(), settings.core_numbers(), resources.checkpoint(settings.checkpoint)
-        how = PipelineSettings(
-            settings.seed, host_id(), self._session, settings.device, settings.dtype, settings.offload(),
-            settings.threads, cores,
-        )  # fmt: skip
-        checked("workers", cores, settings.threads)
-        with ExitStack() as refused:  # what was made before a refusal is closed
-            first = load_pipeline(folder, plans[0], how, MonotonicClock(), self._say)
-            refused.callback(first.executor.close)
-            if first.checkpoint.language is not None:
-                self._say("tokenizer")
-                first.checkpoint.language.prepare()
-            pipelines = [first]
-            for plan in plans[1:]:
-                self._say("warm-up of the fallback plan")
-                pipelines.append(first.beside(plan))
-                refused.callback(pipelines[-1].executor.close)
-                pipelines[-1].warm_up()
-            for pipeline in pipelines:
-                at_best(partial(_check_age, pipeline, settings.max_age_ms), pipeline.warm_up)
-            refused.pop_all()
-        return tuple(pipelines)
-
-    def _say(self, step: str) -> None:
-        self.progress = step
+def load_policy(settings: AgentSettings, session: str, say: Callable[[str], None]) -> tuple[Pipeline, ...]:
+    """The pipelines of the first plan and of the fallback. say: is told each step."""
+    plans, cores, folder = settings.plans(), settings.core_numbers(), resources.checkpoint(settings.checkpoint)
+    how = PipelineSettings(
+        settings.seed, host_id(), session, settings.device, settings.dtype, settings.offload(),
+        settings.threads, cores,
+    )  # fmt: skip
+    checked("workers", cores, settings.threads)
+    with ExitStack() as refused:  # what was made before a refusal is closed
+        first = load_pipeline(folder, plans[0], how, MonotonicClock(), say)
+        refused.callback(first.executor.close)
+        if first.checkpoint.language is not None:
+            say("tokenizer")
+            first.checkpoint.language.prepare()
+        pipelines = [first]
+        for plan in plans[1:]:
+            say("warm-up of the fallback plan")
+            pipelines.append(first.beside(plan))
+            refused.callback(pipelines[-1].executor.close)
+            pipelines[-1].warm_up()
+        for pipeline in pipelines:
+            at_best(partial(_check_age, pipeline, settings.max_age_ms), pipeline.warm_up)
+        refused.pop_all()
+    return tuple(pipelines)
 
 
 def _check_age(pipeline: Pipeline, max_age_ms: float) -> None:

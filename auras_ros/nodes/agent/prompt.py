@@ -9,13 +9,13 @@ is published until another comes. A policy without language takes any text, whic
 from __future__ import annotations
 
 import threading
-import unicodedata
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from auras_ros.nodes.agent.latest_worker import LatestWorker
 from auras_ros.nodes.common.diagnostics import DiagnosticReport, Level
+from auras_ros.nodes.common.latest_worker import LatestWorker
+from auras_ros.nodes.common.messages import text_refusal
 
 PROMPT = "prompt"
 SHOWN_CHARS = 80
@@ -29,18 +29,6 @@ class PromptLanguage(Protocol):
     def prepare(self) -> str: ...
 
     def ids(self, text: str) -> Sequence[int]: ...
-
-
-def prompt_refusal(text: str, limit_bytes: int) -> str:
-    """Why a prompt is refused; empty if it is accepted. The length is checked first, so a huge one costs nothing."""
-    if len(text) > limit_bytes or len(text.encode("utf-8", "surrogatepass")) > limit_bytes:
-        return f"prompt: longer than {limit_bytes} bytes"
-    if "\ufffd" in text:  # rclpy replaces bytes that are not UTF-8 with it
-        return "prompt: not UTF-8"
-    for character in text:
-        if character not in "\n\t" and unicodedata.category(character) in ("Cc", "Cs"):  # control, surrogate
-            return f"prompt: not text: it contains the character U+{ord(character):04X}"
-    return ""
 
 
 class PromptGate:
@@ -80,7 +68,7 @@ class PromptGate:
 
     def want(self, text: str) -> None:
         """Take a message of the topic. An invalid one is refused and counted, and changes nothing."""
-        self._refusal = prompt_refusal(text, self._limit_bytes)
+        self._refusal = text_refusal(PROMPT, text, self._limit_bytes)
         if self._refusal:
             self.refused += 1
             self._logger.warning(f"refused: {self._refusal}", throttle_duration_sec=1.0)

@@ -1,31 +1,26 @@
-"""The agent's publishers: chunks with their provenance, and heartbeats. They decide nothing."""
+"""The agent's publishers: chunks with their provenance. They decide nothing."""
 
 from __future__ import annotations
 
 from auras_ros.action import Chunk, Contract
 from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.common.diagnostics import QosWatch
-from auras_ros.nodes.common.messages import chunk_message, json_message
-from auras_ros.nodes.common.qos import BEST_EFFORT, RELIABLE
+from auras_ros.nodes.common.messages import chunk_message
+from auras_ros.nodes.common.qos import RELIABLE
 from auras_ros.pipeline.request import Emission
 from auras_ros.ros import Node
 from auras_ros.ros.image import to_time_msg
-from auras_ros.ros.msg import DiagnosticArray, DiagnosticStatus, Float64MultiArray, KeyValue, String
+from auras_ros.ros.msg import DiagnosticArray, DiagnosticStatus, Float64MultiArray, KeyValue
 
 
 class AgentPublishers:
-    """The agent's publishers. `chunk` and `beat` may be called from any thread."""
+    """The agent's publishers. `chunk` may be called from any thread."""
 
     def __init__(self, node: Node, qos: QosWatch) -> None:
         self._name = node.get_fully_qualified_name()
         self._monotonic = MonotonicClock()
         self._chunk = qos.create_publisher(Float64MultiArray, "~/chunk", RELIABLE)
-        self._heartbeat = qos.create_publisher(String, "~/heartbeat", BEST_EFFORT)
         self._provenance = qos.create_publisher(DiagnosticArray, "provenance", RELIABLE)
-
-    def beat(self, session: str, frame: int, state: str, lifecycle: str) -> None:
-        fields = {"session": session, "frame": frame, "state": state, "lifecycle": lifecycle}
-        self._heartbeat.publish(json_message(fields))
 
     def chunk(self, chunk: Chunk, emission: Emission, contract: Contract) -> None:
         """Publish the chunk to the actuator, then its provenance."""

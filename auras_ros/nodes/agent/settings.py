@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from auras_ros.device import Offload
-from auras_ros.parameters import ParameterError, parameter
+from auras_ros.parameters import ParameterError, core_numbers, parameter
 from auras_ros.pipeline.plan import Plan, PlanError
 
 
@@ -70,10 +70,7 @@ class AgentSettings:
 
     def core_numbers(self) -> list[int] | None:
         """Raises ParameterError."""
-        try:
-            return [int(part) for part in self.cores.split(",")] if self.cores.strip() else None
-        except ValueError:
-            raise ParameterError(f"agent: cores: expected core numbers such as 2,3, got {self.cores!r}") from None
+        return core_numbers("agent", "cores", self.cores)
 
     def offload(self) -> Offload | None:
         """Raises ParameterError, or DeviceError by name."""

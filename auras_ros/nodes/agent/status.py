@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from auras_ros.clock import MonotonicClock
 from auras_ros.device import MB, in_words
@@ -14,6 +15,7 @@ from auras_ros.nodes.agent.configured import ConfiguredPolicy
 from auras_ros.nodes.agent.frame_runner import FrameRunner
 from auras_ros.nodes.agent.overload import OverloadLevel
 from auras_ros.nodes.common.diagnostics import DiagnosticReport, Level
+from auras_ros.nodes.common.status import LoadedNodeStatus
 
 UNVERIFIED = "no golden sample: it was not verified that this checkpoint works here as where it was trained"
 PLAN_REPORTS = {
@@ -23,14 +25,14 @@ PLAN_REPORTS = {
 }
 
 
-class AgentStatus:
-    """session: from one configure to the next. configured, frames: what there is now. Written by the executor's thread
-    (and by the heartbeat's when it ends), read by any."""
+class AgentStatus(LoadedNodeStatus):
+    """configured, frames: what there is now."""
+
+    RUNS: ClassVar[str] = "frame"
+    SO: ClassVar[str] = ", so the actuator holds"
 
     def __init__(self, session: str) -> None:
-        self.session = session
-        self.lifecycle, self._doing, self._wrong = "unconfigured", "", False
-        self.late = ""  # which frame is late, if one is; written by the heartbeat's thread
+        super().__init__(session)
         self.configured: ConfiguredPolicy | None = None
         self.frames: FrameRunner | None = None
         self.resources: dict[str, object] = {}  # of the configured policy
@@ -38,26 +40,22 @@ class AgentStatus:
         self._monotonic = MonotonicClock()
         self._counted, self._rate_hz = (0, 0), 0.0  # when frames were counted, and how many
 
-    def set_state(self, lifecycle: str, doing: str = "", wrong: bool = False) -> None:
-        self.lifecycle, self._doing, self._wrong = lifecycle, doing, wrong
-
     def frames_started(self, frames: FrameRunner, activate_ms: float) -> None:
         self._counted, self._rate_hz = (self._monotonic.now_ns(), frames.pipeline.executor.frames), 0.0
         self.frames, self._activate_ms = frames, activate_ms
+
+    @property
+    def work(self) -> FrameRunner | None:
+        return self.frames
 
     def frame(self) -> int:
         """Number of frames begun in this session."""
         configured = self.configured
         return sum(each.executor.frames for each in configured.pipelines) if configured else 0
 
-    def text(self) -> str:
-        """For people: what the agent does, or why it does nothing."""
+    def working_text(self) -> str:
         frames, configured = self.frames, self.configured
-        if self._doing:
-            return self._doing if self._wrong else f"{self.lifecycle}: {self._doing}"
-        if self.late:
-            return self.late
-        if self.lifecycle != "active" or frames is None or configured is None:
+        if frames is None or configured is None:
             return self.lifecycle
         if configured.actuator.lost():
             return "actuator lost"
@@ -70,7 +68,7 @@ class AgentStatus:
     # -- diagnostics (executor thread) --------------------------------------------------------------------
 
     def tasks(self) -> dict[str, Callable[[], DiagnosticReport]]:
-        nothing = self._nothing
+        nothing = self.nothing
         return {
             "lifecycle": self._lifecycle,
             "observation": lambda: self.configured.inputs.check() if self.configured else nothing(),
@@ -80,16 +78,13 @@ class AgentStatus:
             "prompt": lambda: self.configured.prompts.check() if self.configured else nothing(),
         }
 
-    def _nothing(self) -> DiagnosticReport:
-        return DiagnosticReport(Level.OK, f"nothing while {self.lifecycle}")
-
     def _lifecycle(self) -> DiagnosticReport:
         values: dict[str, object] = {"lifecycle": self.lifecycle, "session": self.session}
-        text = self._doing or self.lifecycle
+        text = self.doing or self.lifecycle
         if self._activate_ms is not None:
             values["activate_ms"] = f"{self._activate_ms:.1f}"
-        if self._wrong or self.configured is None:
-            return DiagnosticReport(Level.ERROR if self._wrong else Level.OK, text, values)
+        if self.wrong or self.configured is None:
+            return DiagnosticReport(Level.ERROR if self.wrong else Level.OK, text, values)
         verified = self.configured.pipelines[0].checkpoint.verified
         values |= {"golden_sample": "replayed" if verified else "none", **self.resources}
         if verified:

@@ -24,13 +24,17 @@ from auras_ros.spelling import nearest
 EXECUTABLES = {
     "agent": "auras_ros.nodes.agent.node",
     "actuator": "auras_ros.nodes.actuator.node",
+    "vlm": "auras_ros.nodes.vlm.node",
     "pusht_bridge": "auras_ros.sim.pusht_bridge",
 }
 SETTINGS = {  # node -> the dataclass whose fields are its parameters
     "actuator": "auras_ros.nodes.actuator.settings:ActuatorSettings",
     "agent": "auras_ros.nodes.agent.settings:AgentSettings",
+    "vlm": "auras_ros.nodes.vlm.settings:VlmSettings",
     "pusht": "auras_ros.sim.pusht_game:TableSettings",
 }
+LIFECYCLE = frozenset({"agent", "vlm"})  # nodes that somebody, or `autostart`, configures and activates
+SPARED = frozenset({"vlm"})  # nodes without which the others go on, if its settings are refused
 SUPERVISOR = "supervisor"
 OURS = (*SETTINGS, SUPERVISOR)
 RANGES = ("SUBNET", "LOCALHOST", "OFF", "SYSTEM_DEFAULT")  # of discovery, as ROS 2 names them

@@ -1,6 +1,6 @@
-"""What `ros2 launch` starts: the processes of a configuration, with the agent brought through its life cycle.
+"""What `ros2 launch` starts: the processes of a configuration, with lifecycle nodes brought through their life cycle.
 
-Each of the two files in launch/ starts one side. Which processes run, and with which parameters, is in the YAML file
+Each of the files in launch/ starts one side. Which processes run, and with which parameters, is in the YAML file
 that `auras run` reads too; the launch arguments only set how they are deployed. `launch` and `launch_ros` belong to ROS
 2 and are imported by no other module: everything else works without them.
 """
@@ -8,6 +8,7 @@ that `auras run` reads too; the launch arguments only set how they are deployed.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from launch.actions import (
@@ -31,12 +32,11 @@ from lifecycle_msgs.msg import Transition
 from auras_ros import resources
 from auras_ros.exit_status import BAD_SETTINGS
 from auras_ros.nodes.common import discovery
-from auras_ros.nodes.common.config import NodeConfig, read_config
+from auras_ros.nodes.common.config import LIFECYCLE, NodeConfig, read_config
 from auras_ros.nodes.common.supervisor import BRAKING_S
 
 BRIDGE = "_bridge"  # executable `pusht_bridge` is node `pusht`: a simulator in the place of a robot
-LIFECYCLE = frozenset({"agent"})
-ACTUATOR = "actuator"
+ACTUATOR, VLM = "actuator", "vlm"
 RESPAWN_DELAY_S = 1.0  # not 0: in this time a process that must not be restarted is shut down
 PAUSES_S = (RESPAWN_DELAY_S, 2.0, 4.0, 8.0, 16.0, 30.0)  # between repeated starts or configures from here
 STEADY_S = 60.0  # after an actuator has run this long, the shortest pause is used again
@@ -56,32 +56,37 @@ SETTLE_S = 0.5  # from the discovery of the node's first topic to that of its la
 
 
 def robot_side() -> LaunchDescription:
-    """Everything except the simulator bridges: actuator and agent."""
-    return _description(bridges=False)
+    """Everything except the simulator bridges: actuator, agent and vision-language model."""
+    return _description("process of the robot's side", lambda executable: not executable.endswith(BRIDGE))
 
 
 def simulator_side() -> LaunchDescription:
     """The simulator bridges, each instead of a robot."""
-    return _description(bridges=True)
+    return _description("simulator bridge", lambda executable: executable.endswith(BRIDGE))
 
 
-def _description(*, bridges: bool) -> LaunchDescription:
+def vlm_alone() -> LaunchDescription:
+    """The vision-language model, and nothing else of the configuration."""
+    return _description("vlm", lambda executable: executable == VLM)
+
+
+def _description(what: str, chosen: Callable[[str], bool]) -> LaunchDescription:
+    """what: the processes of a configuration that are chosen, in words."""
     arguments = [
         DeclareLaunchArgument(name, default_value=default, description=description)
         for name, (default, description) in ARGUMENTS.items()
     ]
-    return LaunchDescription([*arguments, OpaqueFunction(function=_actions, args=[bridges])])
+    return LaunchDescription([*arguments, OpaqueFunction(function=_actions, args=[what, chosen])])
 
 
-def _actions(context: Any, bridges: bool) -> list[Any]:
+def _actions(context: Any, what: str, chosen: Callable[[str], bool]) -> list[Any]:
     """The launch actions for these arguments. Raises FileNotFoundError, ValueError or RuntimeError by name, as
     `auras run` does."""
     arguments: dict[str, str] = context.launch_configurations
     path = resources.config(arguments["config"]).resolve()
     config = read_config(path)
-    chosen = [each for each in config.supervision.processes if each.endswith(BRIDGE) == bridges]
-    if not chosen:
-        what = "simulator bridge" if bridges else "process of the robot's side"
+    executables = [each for each in config.supervision.processes if chosen(each)]
+    if not executables:
         raise RuntimeError(f"{path}: supervisor.processes lists no {what}")
     respawn = _flag(arguments, "respawn")
     options = {
@@ -99,7 +104,7 @@ def _actions(context: Any, bridges: bool) -> list[Any]:
     if word not in ("", effective):  # `ros2 launch` and its own node could not control nodes with another range
         text = f"{path.name} sets {discovery.KEY} {word}; ros2 launch uses the environment's: {effective}"
         actions.append(LogInfo(msg=f"{text} ({discovery.VARIABLE})"))
-    for executable in chosen:
+    for executable in executables:
         actions += _start(executable, [str(path), *_own(config, executable, sim_time)], options)
     return actions
 

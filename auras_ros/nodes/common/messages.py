@@ -7,6 +7,7 @@ MessageError, which names the field.
 from __future__ import annotations
 
 import json
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from auras_ros.action import Chunk, Command, Contract, from_wire, to_wire
-from auras_ros.ros.msg import Float64MultiArray, MultiArrayDimension, MultiArrayLayout, String
+from auras_ros.observation import decode_raw
+from auras_ros.ros.msg import Float64MultiArray, Image, MultiArrayDimension, MultiArrayLayout, String
 
 MAX_TEXT = 65536
 
@@ -79,6 +81,32 @@ def read_action(message: Float64MultiArray) -> tuple[NDArray[np.float64], Action
         return np.array(message.data, dtype=np.float64), ActionLabel(**fields)
     except TypeError as error:
         raise MessageError(f"action: dim[1]: {error}") from error
+
+
+def raw_pixels(message: Image, expected: tuple[int, int] | None = None) -> NDArray[np.uint8]:
+    """RGB, uint8 [height, width, 3]. expected: the only (height, width) that is accepted. Raises ObservationError."""
+    return decode_raw(
+        height=message.height,
+        width=message.width,
+        encoding=message.encoding,
+        step=message.step,
+        data=message.data,
+        is_bigendian=message.is_bigendian,
+        expected=expected,
+    )
+
+
+def text_refusal(what: str, text: str, limit_bytes: int) -> str:
+    """Why a text for a model is refused, beginning with `what`; empty if it is accepted. The length is checked first,
+    so a huge one costs nothing."""
+    if len(text) > limit_bytes or len(text.encode("utf-8", "surrogatepass")) > limit_bytes:
+        return f"{what}: longer than {limit_bytes} bytes"
+    if "\ufffd" in text:  # rclpy replaces bytes that are not UTF-8 with it
+        return f"{what}: not UTF-8"
+    for character in text:
+        if character not in "\n\t" and unicodedata.category(character) in ("Cc", "Cs"):  # control, surrogate
+            return f"{what}: not text: it contains the character U+{ord(character):04X}"
+    return ""
 
 
 def json_message(fields: dict[str, Any]) -> String:

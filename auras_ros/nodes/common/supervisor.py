@@ -19,7 +19,7 @@ import yaml
 
 from auras_ros.action.limits import MAX_BRAKING_S
 from auras_ros.exit_status import BAD_SETTINGS, TOO_SLOW
-from auras_ros.nodes.common.config import EXECUTABLES, read_config
+from auras_ros.nodes.common.config import EXECUTABLES, LIFECYCLE, SPARED, read_config
 
 RESTART_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 TOO_SLOW_DELAYS_S = (16.0, 30.0)  # after those: each try loads a policy, on a machine that is overloaded
@@ -103,7 +103,8 @@ class Supervisor:
             self._spawn(slot)
 
     def poll(self) -> list[str]:
-        """Check the processes once. Returns news, one line each. Raises SupervisorError on status 2."""
+        """Check the processes once. Returns news, one line each. Raises SupervisorError on status 2, except
+        of a process without which the others go on."""
         news = []
         for slot in self._slots:
             if slot.process is not None and (status := slot.process.poll()) is not None:
@@ -140,6 +141,9 @@ class Supervisor:
         if status == TOO_SLOW:
             slot.too_slow += 1
             how = "found this machine too slow for its settings just now (see its own message)"
+        if status == BAD_SETTINGS and slot.name in SPARED:
+            slot.due_s = None
+            return f"{slot.name} cannot start with these settings, see its own message: not started again"
         if status == BAD_SETTINGS:
             raise SupervisorError(f"{slot.name} cannot start with these settings; see its own message")
         if not self.respawn:
@@ -185,8 +189,8 @@ class Supervisor:
         the node's own section has precedence over `-p name:=value`. The files are written for each start, so that those
         of earlier starts may be gone."""
         last: dict[str, dict[str, Any]] = {}
-        if slot.name == "agent":  # a lifecycle node; with ROS 2 the launch file changes its states
-            last["agent"] = {"autostart": True}
+        if slot.name in LIFECYCLE:  # with ROS 2 the launch file changes its states
+            last[slot.name] = {"autostart": True}
         if slot.name == "actuator" and slot.restarts:  # after a restart a person must arm
             last["actuator"] = {"arm_on_start": False}
         said: dict[str, dict[str, Any]] = {}

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auras_ros.nodes.agent.heartbeat import BEAT_NS, HUNG_NS, HangDetector, Late, frame_limit_ns
-from auras_ros.nodes.agent.watchdog_process import AT_LAST, STEP_S, UNWATCHED, WATCHED, OwnTime, Silence, stopped
+from auras_ros.nodes.common.heartbeat import BEAT_NS, HUNG_NS, HangDetector, Late, frame_limit_ns
+from auras_ros.nodes.common.watchdog_process import AT_LAST, STEP_S, UNWATCHED, WATCHED, OwnTime, Silence, stopped
 from tests.nodes.stand_ins import Robot
 from tests.nodes.wire import MS, Child, Children, Watch, undisturbed
 
@@ -30,7 +30,7 @@ signal.signal(signal.SIGUSR1, lambda *_: told.set())
 signal.signal(signal.SIGUSR2, lambda *_: again.set())
 """
 SOON = """
-import auras_ros.nodes.agent.heartbeat as heart
+import auras_ros.nodes.common.heartbeat as heart
 heart.HUNG_NS, heart.HUNG_LIMITS = 10**9, 1
 """
 HANGS = (
@@ -164,7 +164,7 @@ KEEPS_THE_INTERPRETER = (
     TOLD
     + """
 import ctypes, time
-from auras_ros.nodes.agent import heartbeat
+from auras_ros.nodes.common import heartbeat
 from auras_ros.pipeline.whole import RequestWorker
 heartbeat.GUARD_S = 1.5
 run = RequestWorker.run
@@ -179,7 +179,7 @@ RequestWorker.run = the_frame_that_hangs
 LOADS_WITHOUT_GIVING_WAY = """
 import ctypes
 import auras_ros.nodes.agent.loading as load
-from auras_ros.nodes.agent import heartbeat
+from auras_ros.nodes.common import heartbeat
 heartbeat.GUARD_S = 1.5
 load_pipeline = load.load_pipeline
 def slow(*words):

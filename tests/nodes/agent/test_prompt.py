@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auras_ros.nodes.agent.prompt import prompt_refusal
+from auras_ros.nodes.common.messages import text_refusal
 from auras_ros.ros import BACKEND
 from auras_ros.ros.msg import Log, String
 from tests.nodes.agent_child import Running, running
@@ -32,19 +32,19 @@ def test_a_huge_prompt_costs_nothing() -> None:
     times_ms: list[float] = []
     for _ in range(5):
         began_s = time.perf_counter()
-        assert prompt_refusal(HUGE, 4096) == "prompt: longer than 4096 bytes"
+        assert text_refusal("prompt", HUGE, 4096) == "prompt: longer than 4096 bytes"
         times_ms.append((time.perf_counter() - began_s) * 1e3)
     assert min(times_ms) < REFUSED_WITHIN_MS
 
 
 @pytest.mark.parametrize("text", ["a\x00b", "\x1b[31m", "\x7f", "\ud800", "\x85"])
 def test_what_is_not_text_is_refused_by_its_character(text: str) -> None:
-    assert "not text: it contains the character U+" in prompt_refusal(text, 4096)
+    assert "not text: it contains the character U+" in text_refusal("prompt", text, 4096)
 
 
 def test_what_was_not_utf8_on_the_wire_is_refused() -> None:
     """rclpy hands such a prompt over with the replacement character where the bytes were."""
-    assert prompt_refusal(b"caf\xe9".decode("utf-8", "replace"), 4096) == "prompt: not UTF-8"
+    assert text_refusal("prompt", b"caf\xe9".decode("utf-8", "replace"), 4096) == "prompt: not UTF-8"
 
 
 @given(
@@ -52,7 +52,7 @@ def test_what_was_not_utf8_on_the_wire_is_refused() -> None:
     st.integers(1, 100),
 )
 def test_text_is_taken_up_to_its_length_in_bytes(text: str, limit: int) -> None:
-    assert (prompt_refusal(text, limit) == "") == (len(text.encode()) <= limit)
+    assert (text_refusal("prompt", text, limit) == "") == (len(text.encode()) <= limit)
 
 
 def test_a_prompt_from_before_is_active_from_the_first_chunk_and_the_next_raises_the_epoch(

@@ -24,10 +24,10 @@ from auras_ros.loading.pipeline import Pipeline, PipelineSettings
 from auras_ros.nodes.agent import configured
 from auras_ros.nodes.agent.configured import ConfiguredPolicy
 from auras_ros.nodes.agent.frame_runner import FrameRunner
-from auras_ros.nodes.agent.latest_worker import LatestWorker
 from auras_ros.nodes.agent.prompt import PromptGate
 from auras_ros.nodes.agent.settings import AgentSettings
 from auras_ros.nodes.common.diagnostics import Level
+from auras_ros.nodes.common.latest_worker import LatestWorker
 from auras_ros.observation import Observation
 from auras_ros.pipeline.noise import noise_tape
 from auras_ros.pipeline.plan import Plan

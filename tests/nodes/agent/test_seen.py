@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from auras_ros.nodes.agent import image_preparation, inputs, stamps
-from auras_ros.nodes.agent.input_counters import STATE
+from auras_ros.nodes.agent import image_preparation, inputs
 from auras_ros.nodes.agent.inputs import ObservationInputs
 from auras_ros.nodes.agent.settings import AgentSettings
+from auras_ros.nodes.common import stamps
+from auras_ros.nodes.common.input_counters import STATE
 from auras_ros.observation import Observation, ObservationSpec, Preprocessor, StateSpec
 from auras_ros.ros.image import image_message, to_time_msg
 from auras_ros.ros.msg import Header, Image, JointState

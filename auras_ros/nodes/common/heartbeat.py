@@ -1,9 +1,9 @@
-"""The agent's heartbeats, and the end of its process if a frame hangs.
+"""A node's heartbeats, and the end of its process if what it runs hangs.
 
-Heartbeats are sent in every lifecycle state, from a thread of their own. When a frame is late, one heartbeat reports
-it, and no more are sent until it ends, so the actuator holds; then the same session goes on. If a frame hangs, the
-heartbeat's thread ends, and then the process, to be started again. If the frame holds the interpreter lock, so that no
-thread here can run, a guard process ends this one. Nothing here touches the frames.
+Heartbeats are sent in every lifecycle state, from a thread of their own. When a frame (or whatever the node runs in
+threads of its own) is late, one heartbeat reports it, and no more are sent until it ends; then the same session goes
+on. If it hangs, the heartbeat's thread ends, and then the process, to be started again. If it holds the interpreter
+lock, so that no thread here can run, a guard process ends this one. Nothing here touches what runs.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from auras_ros.clock import MonotonicClock
-from auras_ros.nodes.agent.publishers import AgentPublishers
-from auras_ros.nodes.agent.status import AgentStatus
-from auras_ros.nodes.agent.watchdog import Watchdog
-from auras_ros.nodes.agent.watchdog_process import OwnTime
+from auras_ros.nodes.common.diagnostics import QosWatch
+from auras_ros.nodes.common.messages import json_message
+from auras_ros.nodes.common.qos import BEST_EFFORT
+from auras_ros.nodes.common.status import LoadedNodeStatus
+from auras_ros.nodes.common.watchdog import Watchdog
+from auras_ros.nodes.common.watchdog_process import OwnTime
 from auras_ros.ros.callbacks import CallbackFailures
+from auras_ros.ros.msg import String
 
 BEAT_NS = 20_000_000
 LEAST_LIMIT_NS = 1_000_000_000
@@ -88,8 +90,9 @@ class HangDetector:
 class Heartbeat:
     """`frames_begin` and `frames_ended` say when frames may run; executor thread. `hung`: a hung frame was found."""
 
-    def __init__(self, status: AgentStatus, publishers: AgentPublishers, logger: Any) -> None:
-        self._status, self._publishers, self._logger = status, publishers, logger
+    def __init__(self, status: LoadedNodeStatus, qos: QosWatch) -> None:
+        self._status, self._logger = status, qos.node.get_logger()
+        self._topic = qos.create_publisher(String, "~/heartbeat", BEST_EFFORT)
         self._monotonic = MonotonicClock()
         self._running = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="heartbeat", daemon=True)
@@ -111,7 +114,7 @@ class Heartbeat:
     def frames_begin(self, limit_ns: int) -> None:
         """Called before frames begin. limit_ns: how long each may take."""
         self._limit_ns, self._watched = limit_ns, True
-        self._watchdog.beat(True)  # now, because the first frame may keep the heartbeat's thread from running
+        self._watchdog.beat(True)  # now, because the first one may keep the heartbeat's thread from running
 
     def frames_ended(self) -> None:
         """Called when no frame runs. Releasing or loading a model may hold the interpreter lock for long."""
@@ -131,7 +134,8 @@ class Heartbeat:
         """Send one heartbeat; from any thread."""
         status = self._status
         self._watchdog.beat(self._watched)
-        self._publishers.beat(status.session, status.frame(), status.text(), status.lifecycle)
+        fields = {"session": status.session, "frame": status.frame(), "state": status.text()}
+        self._topic.publish(json_message({**fields, "lifecycle": status.lifecycle}))
 
     # -- the heartbeat's thread ---------------------------------------------------------------------------
 
@@ -153,13 +157,13 @@ class Heartbeat:
         """Why no heartbeat may be sent any more; empty if nothing is wrong."""
         if self._failures.only():
             return f"no heartbeat can be published: {self._failures.last}"
-        frames = self._status.frames
-        if frames is None:
+        work = self._status.work
+        if work is None:
             self._say_late("")
             return ""
-        if frames.broken():
+        if work.broken():
             return "a worker ended by itself: see the traceback above"
-        late = self._hangs.look(frames.under_way(), self._limit_ns, now_ns)
+        late = self._hangs.look(work.under_way(), self._limit_ns, now_ns)
         if late is not None and late.hung:
             return f"hung: {late.worker} does not end"
         self._say_late(late.worker if late is not None else "")
@@ -173,10 +177,10 @@ class Heartbeat:
         limit_s = self._limit_ns / 1e9
         if not worker:
             self._status.late = ""
-            self._logger.info("the late frame has ended: the same session goes on")
+            self._logger.info(f"the late {self._status.RUNS} has ended: the same session goes on")
             return
         self._status.late = f"late: {worker} has been running for more than {limit_s:.1f} s"
-        self._logger.error(f"{self._status.late}; no heartbeat until it ends, so the actuator holds")
+        self._logger.error(f"{self._status.late}; no heartbeat until it ends{self._status.SO}")
         self.beat()
 
     def _end(self, reason: str) -> None:
@@ -193,4 +197,6 @@ class Heartbeat:
             last_resort.start()
 
     def _on_no_guard(self, why: str) -> None:
-        self._logger.error(f"no guard process: a frame that holds the interpreter lock will not be ended: {why}")
+        self._logger.error(
+            f"no guard process: a {self._status.RUNS} that holds the interpreter lock will not be ended: {why}"
+        )

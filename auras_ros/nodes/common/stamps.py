@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from auras_ros.clock import MonotonicClock
+from auras_ros.observation import FaultName, ObservationFault
 from auras_ros.ros import Duration, JumpThreshold, Node
 from auras_ros.ros.image import stamp_ns
 
@@ -47,5 +48,17 @@ class StampReader:
             "the clock went back, jumped ahead, or was replaced: earlier observations are dropped"
         )
 
-    def just_jumped(self, now_ns: int) -> bool:
+    def recovers(self, fault: ObservationFault, now_ns: int, forget: Callable[[], None]) -> bool:
+        """Whether a message that was refused because time went back is to be put again. forget: drops all that was
+        taken before."""
+        if fault.name not in (FaultName.BACKWARDS, FaultName.CLOCK_BACK):
+            return False
+        if self._just_jumped(now_ns):
+            forget()  # late messages from before the jump
+            return True
+        if fault.name is FaultName.CLOCK_BACK:
+            self.jumped()
+        return fault.name is FaultName.CLOCK_BACK
+
+    def _just_jumped(self, now_ns: int) -> bool:
         return self._jumped_ns is not None and now_ns - self._jumped_ns < LATE_NS

@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable
 
-from auras_ros.nodes.agent import watchdog_process
+from auras_ros.nodes.common import watchdog_process
 
 
 class Watchdog:

@@ -1,0 +1,94 @@
+"""What is published of an answer: its pieces while it comes, and the whole of it with its provenance, in one line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from auras_ros.engine.reply import Reply
+from auras_ros.engine.request import RequestUsage
+from auras_ros.nodes.common.diagnostics import QosWatch
+from auras_ros.nodes.common.messages import json_message
+from auras_ros.nodes.vlm.cameras import CameraImage
+from auras_ros.nodes.vlm.question import Question
+from auras_ros.ros import QoSProfile, ReliabilityPolicy
+from auras_ros.ros.msg import String
+
+ANSWERS = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
+PIECES = QoSProfile(depth=1000, reliability=ReliabilityPolicy.RELIABLE)
+REFUSED = "refused"
+
+
+@dataclass(eq=False)
+class AskedQuestion:
+    """A question on its way. standing: the name of a standing one. image: None if it is about none. Times are
+    monotonic, ns."""
+
+    question: Question
+    id: str
+    standing: str
+    image: CameraImage | None
+    asked_ns: int
+    reply: Reply | None = field(default=None, init=False)
+    parts: list[str] = field(default_factory=list, init=False)
+
+    def age_ms(self, at_ns: int) -> float | None:
+        """Of the image; None before it is known when."""
+        return None if self.image is None or not at_ns else round((at_ns - self.image.mono_ns) / 1e6, 3)
+
+
+@dataclass(frozen=True)
+class AnswerEnd:
+    """finish: the engine's reason, or `refused`. usage: None if the engine was not asked, or did not end it. tokens: of
+    the answer."""
+
+    finish: str
+    detail: str
+    ended_ns: int
+    usage: RequestUsage | None = None
+    tokens: int = 0
+
+
+class AnswerPublishers:
+    """`answer` and `answer/stream`. Any thread."""
+
+    def __init__(self, qos: QosWatch) -> None:
+        self._answers = qos.create_publisher(String, "answer", ANSWERS)
+        self._pieces = qos.create_publisher(String, "answer/stream", PIECES)
+        self.origin: dict[str, Any] = {}  # session and model, in every answer
+
+    def piece(self, asked: AskedQuestion, index: int, text: str, finish: str | None) -> None:
+        self._pieces.publish(json_message({"id": asked.id, "index": index, "text": text, "finish": finish}))
+
+    def refused(self, name: str, text: str, reason: str) -> None:
+        """A message that is not a question. text: its beginning."""
+        self._publish({"id": name, "question": text, "finish": REFUSED, "detail": reason})
+
+    def answer(self, asked: AskedQuestion, text: str, end: AnswerEnd) -> None:
+        fields: dict[str, Any] = {"id": asked.id, "question": asked.question.text, "standing": asked.standing}
+        fields |= {"text": text, "finish": end.finish, "detail": end.detail}
+        times = None if end.usage is None else end.usage.timings
+        if asked.image is not None:
+            fields["image"] = {
+                "camera": asked.question.camera,
+                "stamp_ns": asked.image.stamp_ns,
+                "age_asked_ms": asked.age_ms(asked.asked_ns),
+                "age_start_ms": asked.age_ms(times.first_token_ns if times else 0),
+                "age_end_ms": asked.age_ms(end.ended_ns),
+            }
+        if end.usage is not None and times is not None:
+            spent = {name: getattr(times, f"{name}_ns") for name in ("vision", "prefill", "decode")}
+            if times.first_token_ns:
+                spent["first_token"] = times.first_token_ns - asked.asked_ns
+            spent["total"] = end.ended_ns - asked.asked_ns
+            fields["timings_ms"] = {name: round(taken_ns / 1e6, 3) for name, taken_ns in spent.items()}
+            cached = end.usage.cached_tokens
+            fields["tokens"] = {"prompt": end.usage.prompt_tokens, "cached": cached, "answer": end.tokens}
+        self._publish(fields)
+
+    def _publish(self, fields: dict[str, Any]) -> None:
+        """Every answer has the same keys."""
+        empty = {"id": "", "question": "", "standing": "", "text": "", "finish": "", "detail": ""}
+        self._answers.publish(
+            json_message({**empty, "image": None, "timings_ms": None, "tokens": None, **fields, **self.origin})
+        )

@@ -1,0 +1,128 @@
+"""The node's cameras: of each the newest image, with its age limit, and never a queue.
+
+Messages are not trusted: malformed ones and stamps from the future are refused, logged and counted. A compressed image
+is decoded when somebody asks about it; of the others only the header is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from auras_ros.clock import MonotonicClock
+from auras_ros.nodes.common.diagnostics import DiagnosticReport, Level, QosWatch
+from auras_ros.nodes.common.input_counters import InputCounters
+from auras_ros.nodes.common.messages import raw_pixels
+from auras_ros.nodes.common.qos import BEST_EFFORT
+from auras_ros.nodes.common.stamps import StampReader
+from auras_ros.nodes.vlm.settings import VlmSettings
+from auras_ros.observation import (
+    LatestSlot,
+    ObservationError,
+    ObservationFault,
+    Stamped,
+    compressed_size,
+    decode_compressed,
+)
+from auras_ros.observation.images import ImageArray
+from auras_ros.ros import Node
+from auras_ros.ros.msg import CompressedImage, Image
+
+Pixels = Callable[[], ImageArray]
+CameraImage = Stamped[Pixels]
+"""Its item returns RGB, uint8 [height, width, 3], in any thread, or raises ObservationError."""
+
+
+class CameraInputs:
+    """Subscribes at once; messages are taken only between `open` and `shut`. Used in the executor's thread."""
+
+    def __init__(self, node: Node, settings: VlmSettings, qos: QosWatch) -> None:
+        self._node, self._compressed = node, settings.compressed
+        self._monotonic = MonotonicClock()
+        names = settings.camera_names()
+        self._slots: dict[str, LatestSlot[Pixels]] = {
+            name: LatestSlot(name, settings.camera_age_limit_ms, settings.stamp_ahead_ms) for name in names
+        }
+        self._counters = InputCounters(names)
+        self._news: Callable[[str], None] | None = None
+        self._stamps = StampReader(node, self.forget)
+        kind, end = (CompressedImage, "/compressed") if settings.compressed else (Image, "")
+        self._topics = [
+            qos.create_subscription(kind, f"camera/{name}/image_raw{end}", partial(self._on_image, name), BEST_EFFORT)
+            for name in names
+        ]
+
+    def open(self, news: Callable[[str], None]) -> None:
+        """Take messages from now on. `news(camera)` is called for each new image."""
+        self.forget()
+        self._news = news
+
+    def shut(self) -> None:
+        """Take no messages until `open` is called again."""
+        self._news = None
+
+    def close(self) -> None:
+        self._stamps.close()
+        for topic in self._topics:
+            self._node.destroy_subscription(topic)
+        self._topics = []
+
+    def forget(self) -> None:
+        for slot in self._slots.values():
+            slot.reset()
+
+    def newest(self, camera: str) -> CameraImage:
+        """Raises ObservationError if there is none, or if it is older than the limit."""
+        found = self._slots[camera].latest(self._monotonic.now_ns())
+        if isinstance(found, ObservationFault):
+            raise ObservationError(found.name, found.source, f"{found.detail}{self._counters.cause(found)}")
+        return found
+
+    def check(self) -> DiagnosticReport:
+        now_ns = self._monotonic.now_ns()
+        values = self._counters.values(now_ns)
+        for name, slot in self._slots.items():
+            values |= {f"{name} {what}": count for what, count in slot.counters().items()}
+        if not self._slots:
+            return DiagnosticReport(Level.OK, "no cameras: questions are about no image", values)
+        if self._news is None:
+            return DiagnosticReport(Level.OK, "not active: messages are ignored", values)
+        found = [slot.latest(now_ns) for slot in self._slots.values()]
+        faults = [f"{each}{self._counters.cause(each)}" for each in found if isinstance(each, ObservationFault)]
+        if faults:
+            return DiagnosticReport(Level.ERROR, f"questions are refused: {'; '.join(faults)}", values)
+        return DiagnosticReport(Level.OK, "images are received", values)
+
+    def _on_image(self, name: str, message: Image | CompressedImage) -> None:
+        if self._news is None:
+            return
+        try:
+            pixels = self._pixels(message)
+        except ObservationError as error:
+            self._refuse(name, replace(error.fault, source=f"{name}: {error.fault.source}"))
+            return
+        stamp, latency_ns = self._stamps.read(message.header)
+        slot, now_ns = self._slots[name], self._monotonic.now_ns()
+        before = slot.item()
+        put = slot.put(pixels, stamp, now_ns, latency_ns)
+        if isinstance(put, ObservationFault) and self._stamps.recovers(put, now_ns, self.forget):
+            put = slot.put(pixels, stamp, now_ns, latency_ns)
+        if isinstance(put, ObservationFault):
+            self._refuse(name, put)
+            return
+        self._counters.taken(name, now_ns)
+        if put.item is not before:  # else a camera that repeats one image
+            self._news(name)
+
+    def _pixels(self, message: Image | CompressedImage) -> Pixels:
+        """Raises ObservationError."""
+        if self._compressed:
+            compressed_size(message.data)
+            return partial(decode_compressed, message.data)
+        pixels = raw_pixels(message)
+        return lambda: pixels
+
+    def _refuse(self, name: str, fault: ObservationFault) -> None:
+        self._counters.refused(name, fault)
+        self._node.get_logger().warning(str(fault), throttle_duration_sec=1.0)

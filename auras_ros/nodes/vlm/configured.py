@@ -1,0 +1,34 @@
+"""What the node holds between configure and cleanup: the engine, and the topics of cameras and questions."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+
+from auras_ros.engine.engine import Engine
+from auras_ros.nodes.common.diagnostics import QosWatch
+from auras_ros.nodes.vlm.answers import ANSWERS
+from auras_ros.nodes.vlm.cameras import CameraInputs
+from auras_ros.nodes.vlm.settings import VlmSettings
+from auras_ros.ros import Node
+from auras_ros.ros.msg import String
+
+
+class ConfiguredVlm:
+    """Subscribes at once; each activation answers anew."""
+
+    def __init__(
+        self, node: Node, settings: VlmSettings, engine: Engine, qos: QosWatch, on_question: Callable[[str], None]
+    ) -> None:
+        self._node, self.settings, self.engine = node, settings, engine
+        self.cameras = CameraInputs(node, settings, qos)
+        self._questions = qos.create_subscription(
+            String, "question", lambda message: on_question(message.data), ANSWERS
+        )
+
+    def close(self) -> None:
+        """Release topics and engine: waits for a forward that runs."""
+        self._node.destroy_subscription(self._questions)
+        self.cameras.close()
+        gc.unfreeze()
+        self.engine.close()

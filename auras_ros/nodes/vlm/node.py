@@ -1,0 +1,114 @@
+"""A vision-language model as a node: questions and the newest images in, answers with their provenance out.
+
+A lifecycle node, as the agent is, in a process of its own. It moves nothing, and nobody depends on it. The ROS
+executor's thread takes messages; the engine's threads answer; the heartbeat reports what hangs and ends the process.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, ClassVar, NoReturn
+
+from auras_ros.nodes.common.config import check_given
+from auras_ros.nodes.common.loaded_node import STALL_S, SUCCESS, LoadedNode
+from auras_ros.nodes.common.messages import MessageError
+from auras_ros.nodes.vlm.answering import Answering
+from auras_ros.nodes.vlm.answers import AnswerPublishers
+from auras_ros.nodes.vlm.configured import ConfiguredVlm
+from auras_ros.nodes.vlm.loading import BAD_SETTINGS_ERRORS, load_engine
+from auras_ros.nodes.vlm.question import question_fields, read_question
+from auras_ros.nodes.vlm.settings import VlmSettings
+from auras_ros.nodes.vlm.status import VlmStatus, resource_usage
+from auras_ros.ros import LifecycleState, TransitionCallbackReturn
+from auras_ros.ros.callbacks import failures_of
+from auras_ros.ros.process import leave, run_node
+
+SHOWN_CHARACTERS = 80
+
+
+class VlmNode(LoadedNode):
+    """`asked`: not empty any more when the process should end; configure then aborts."""
+
+    NAME: ClassVar[str] = "vlm"
+    SETTINGS: ClassVar[type[Any]] = VlmSettings
+    BAD_SETTINGS_ERRORS: ClassVar[tuple[type[Exception], ...]] = BAD_SETTINGS_ERRORS
+
+    def __init__(self, asked: Sequence[int] = (), **node_options: Any) -> None:
+        self.status = VlmStatus(uuid.uuid4().hex[:12])
+        self._anywhere = frozenset(os.sched_getaffinity(0))
+        super().__init__(self.status, asked, **node_options)
+        self._answers = AnswerPublishers(self._qos)
+
+    # -- the life (executor thread) -----------------------------------------------------------------------
+
+    def _configure(self, settings: VlmSettings) -> bool:
+        session, began_ns = self._new_session(), self._monotonic.now_ns()
+        self.get_logger().info(f"loading {settings.checkpoint}")
+        engine = self._load(partial(load_engine, settings, self._anywhere))
+        if engine is None:
+            return False
+        self.status.configured = ConfiguredVlm(self, settings, engine, self._qos, self._on_question)
+        model = {"name": engine.checkpoint.name, "digest": engine.checkpoint.digest}
+        self._answers.origin = {"session": session, "model": model}
+        self.status.resources = resource_usage(engine, (self._monotonic.now_ns() - began_ns) / 1e6)
+        self.get_logger().info(", ".join(f"{key} {text}" for key, text in self.status.resources.items()))
+        return True
+
+    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        configured = self.status.configured
+        if configured is None:
+            return TransitionCallbackReturn.ERROR
+        self._set_state("activating")
+        self._heartbeat.frames_begin(round(configured.settings.late_ms * 1e6))
+        guarded = partial(failures_of(self).guarded, say=self.get_logger().error)
+        answering = Answering(configured.engine, configured.settings, configured.cameras, self._answers, guarded)
+        answering.open()
+        self.status.answering = answering
+        self._set_state("active")
+        return SUCCESS
+
+    def _stop(self, timeout_s: float = STALL_S) -> bool:
+        answering, self.status.answering = self.status.answering, None
+        if answering is not None:
+            answering.halt()
+        return True
+
+    def _close(self) -> None:
+        configured, self.status.configured = self.status.configured, None
+        if configured is not None:
+            configured.close()
+
+    # -- questions (executor thread) ----------------------------------------------------------------------
+
+    def _on_question(self, text: str) -> None:
+        configured, answering, fields = self.status.configured, self.status.answering, dict[str, Any]()
+        if configured is None:
+            return
+        settings = configured.settings
+        try:
+            fields = {"camera": settings.camera, **question_fields(text, settings.question_limit_bytes)}
+            question = read_question(fields, settings.camera_names(), settings.question_limit_bytes)
+            if answering is None:
+                raise MessageError(f"the node is {self.status.lifecycle}")
+            answering.ask(question)
+        except MessageError as error:
+            self.get_logger().warning(f"refused: {error}", throttle_duration_sec=1.0)
+            name = fields.get("id")
+            refuse = self._answers.refused if answering is None else answering.refuse
+            refuse(name[:SHOWN_CHARACTERS] if isinstance(name, str) else "", text[:SHOWN_CHARACTERS], str(error))
+
+
+# argv -> exit status
+main = partial(run_node, VlmNode, BAD_SETTINGS_ERRORS, (), partial(check_given, "vlm"))
+
+
+def program() -> NoReturn:
+    """Entry point of the executable `vlm`."""
+    leave(main())
+
+
+if __name__ == "__main__":
+    leave(main())

@@ -1,0 +1,100 @@
+"""The parameters of the vision-language model's node. Read at each configure, then frozen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from auras_ros.engine.options import EngineOptions
+from auras_ros.nodes.vlm.question import StandingQuestion, read_standing
+from auras_ros.parameters import ParameterError, core_numbers, parameter
+from auras_ros.parameters import parameter as engine
+
+MOST = 2**20
+
+
+@dataclass(frozen=True)
+class VlmSettings:
+    """Parameters of the node `vlm`. All but `autostart` are read at the next configure and refused while it is active.
+    Those of the engine have the names and defaults of `EngineOptions`."""
+
+    autostart: bool = parameter(False, "configure and activate at start; otherwise somebody else must do it")
+    checkpoint: str = parameter("", "the vision-language model: a folder (docs/vlm.md), or the name of a shipped one")
+    cameras: str = parameter("", "cameras that questions may be about, such as top,wrist: camera/<name>/image_raw")
+    camera: str = parameter("", "of these, the camera of questions that name none; empty: they are about no image")
+    system: str = parameter("", "what each conversation begins with, as the system's words; empty: nothing")
+    standing: str = parameter(
+        "",
+        "questions that are asked again and again: a JSON list such as "
+        '[{"name": "goal", "text": "Is the tee on its goal?", "camera": "top", "every_frames": 10}]',
+    )
+    max_tokens: int = parameter(128, "length of an answer, where the question does not say it", 1, MOST)
+    question_limit_bytes: int = parameter(4096, "a longer question is refused", 1, 16384)
+    camera_age_limit_ms: float = parameter(350.0, "no question is asked about an older image", 1.0, 60000.0)
+    max_age_ms: float = parameter(
+        0.0, "an answer ends when its image is this old, with what there is; 0: no limit", 0.0, 3.6e6
+    )
+    stamp_ahead_ms: float = parameter(
+        100.0, "how far a stamp may be ahead of this host's clock (cameras of other hosts); a later one is refused",
+        1.0, 60000.0,
+    )  # fmt: skip
+    compressed: bool = parameter(False, "subscribe to .../image_raw/compressed instead of .../image_raw")
+    dtype: str = parameter("auto", "type of the weights: float32, bfloat16, float16, or auto (on a CPU float32)")
+    threads: int = parameter(1, "intra-op threads of the stages that have no cores of their own", 1, 64)
+    cores: str = parameter("", "cores that the process runs on, such as 2,3; empty: any")
+    vision_cores: str = parameter("", "cores on which images are encoded beside the other stages; empty: in turn")
+    prefill_cores: str = parameter("", "the same, for prompts")
+    decode_cores: str = parameter("", "the same, for the tokens of answers")
+    late_ms: float = parameter(
+        10000.0, "a forward that takes longer is reported; after ten times as long the process ends and starts again",
+        100.0, 600000.0,
+    )  # fmt: skip
+    length: int = engine(
+        EngineOptions.length, "tokens of prompt and answer together; 0: the model's, 8192 at most", 0, MOST
+    )
+    kv_mib: int = engine(EngineOptions.kv_mib, "memory for keys and values, MiB", 1, MOST)
+    block: int = engine(EngineOptions.block, "tokens of a block of keys and values", 1, 1024)
+    running: int = engine(EngineOptions.running, "questions that are answered together", 1, 256)
+    waiting: int = engine(EngineOptions.waiting, "questions that wait beyond those; one more is refused", 0, 4096)
+    prefill_tokens: int = engine(EngineOptions.prefill_tokens, "tokens of one prefill", 1, MOST)
+    chunked: bool = engine(EngineOptions.chunked, "divide longer prompts into prefills of that size")
+    prefix_cache: bool = engine(EngineOptions.prefix_cache, "keep what earlier prompts began with")
+    image_cache_mib: int = engine(
+        EngineOptions.image_cache_mib, "memory for the embeddings of earlier images, MiB", 0, MOST
+    )
+    int8: bool = engine(EngineOptions.int8, "the decoder's layers multiply in 8 bits")
+
+    def camera_names(self) -> tuple[str, ...]:
+        """Raises ParameterError."""
+        names = [part.strip() for part in self.cameras.split(",")] if self.cameras.strip() else []
+        for name in names:
+            if not name.isidentifier():
+                raise ParameterError(f"vlm: cameras: {name!r} is not a name; expected names such as top,wrist")
+        if len(set(names)) < len(names):
+            raise ParameterError(f"vlm: cameras: {self.cameras!r} has a name twice")
+        if self.camera and self.camera not in names:
+            raise ParameterError(f"vlm: camera: {self.camera!r} is not one of `cameras`: {self.cameras!r}")
+        return tuple(names)
+
+    def standing_questions(self) -> tuple[StandingQuestion, ...]:
+        """Raises ParameterError."""
+        try:
+            return read_standing(self.standing, self.camera_names(), self.question_limit_bytes)
+        except ValueError as error:
+            raise error if isinstance(error, ParameterError) else ParameterError(f"vlm: {error}") from error
+
+    def core_numbers(self) -> list[int] | None:
+        """Of the process. Raises ParameterError."""
+        return core_numbers("vlm", "cores", self.cores)
+
+    def engine_options(self) -> EngineOptions:
+        """Raises ParameterError."""
+        given = {each.name: getattr(self, each.name) for each in fields(EngineOptions)}
+        for name in ("vision_cores", "prefill_cores", "decode_cores"):
+            given[name] = tuple(core_numbers("vlm", name, given[name]) or ())
+        return EngineOptions(**given)
+
+    def check(self) -> None:
+        """Check what does not need the model. Raises ParameterError."""
+        self.standing_questions()
+        self.core_numbers()
+        self.engine_options()
