@@ -163,7 +163,7 @@ def check_prompt(prompt: VlmPrompt, vocabulary: int) -> None:
     if not 0 <= int(ids.min()) <= int(ids.max()) < vocabulary:
         raise InvalidRequestError(f"prompt: a token is not one of {vocabulary}")
     wanted = sum(image.tokens for image in prompt.images)
-    if at.shape != (wanted,) or (wanted and not (0 <= int(at[0]) and int(at[-1]) < len(ids))):
+    if at.shape != (wanted,) or (wanted and not (int(at[0]) >= 0 and int(at[-1]) < len(ids))):
         raise InvalidRequestError(f"prompt: {len(at)} image tokens, but the images have {wanted} embeddings")
     if not bool((at.diff() > 0).all()):
         raise InvalidRequestError("prompt: the places of its image tokens do not rise")

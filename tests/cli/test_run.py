@@ -220,6 +220,18 @@ def test_a_process_that_cannot_start_ends_the_run_with_status_2(
     assert errors == ["error: wrong cannot start with these settings; see its own message"]
 
 
+def test_the_others_go_on_without_a_vlm_whose_settings_are_refused(
+    tmp_path: Path, config: Config, supervise: Callable[..., Supervisor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "auras_child_vlm.py").write_text(CHILDREN["wrong"])
+    monkeypatch.setitem(module.EXECUTABLES, "vlm", "auras_child_vlm")
+    supervisor = supervise(config("sleeper", "vlm"))
+    said = "vlm cannot start with these settings, see its own message: not started again"
+    assert news(supervisor, 1) == [said]
+    assert (supervisor.alive, list(supervisor.processes)) == (True, ["sleeper"])
+    assert supervisor.poll() == []
+
+
 def test_who_does_not_listen_is_killed(
     config: Config, supervise: Callable[..., Supervisor], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -116,8 +116,7 @@ def test_stop_texts_of_several_bytes(engine: Engine, prompt: VlmPrompt) -> None:
         assert re.fullmatch("(é|€|😀|ü){12}", whole.text)
         assert whole.finish == "stop"
     cut = [
-        replace(request, stop=(whole.text[7:9], whole.text[9]))
-        for request, whole in zip(requests, wholes, strict=True)
+        replace(request, stop=(whole.text[7:9], whole.text[9])) for request, whole in zip(requests, wholes, strict=True)
     ]
     for whole, answer, request in zip(wholes, answers(engine, cut), cut, strict=True):
         assert answer.text == whole.text[: min(whole.text.index(stop) for stop in request.stop)]
@@ -208,7 +207,10 @@ SCHEMA = {
 
 def test_answers_are_what_the_grammar_describes_also_when_preempted(folder: Written, prompt: VlmPrompt) -> None:
     pytest.importorskip("llguidance")
-    schema, regex = Grammar("json_schema", json.dumps(SCHEMA)), Grammar("regex", "(left|right|up){4,6}( [0-9]{1,2}){2}!")
+    schema, regex = (
+        Grammar("json_schema", json.dumps(SCHEMA)),
+        Grammar("regex", "(left|right|up){4,6}( [0-9]{1,2}){2}!"),
+    )
     requests = [
         asked(prompt, grammar=grammar, sampling=WARM, seed=seed, max_tokens=50, ignore_eos=False)
         for seed in range(5)

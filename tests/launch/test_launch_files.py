@@ -169,6 +169,17 @@ def test_what_cannot_start_with_its_settings_is_not_started_again(file: str, res
         assert {each: each.starts for each in others} == others
 
 
+def test_the_vlm_is_started_beside_the_others_and_alone() -> None:
+    beside = started("agent.launch.py", "vlm")
+    (alone,) = started("vlm.launch.py", "vlm")
+    assert [node.name for node in beside] == ["actuator", "agent", "vlm"]
+    for node in (beside[-1], alone):
+        assert (node.executable, type(node).__name__) == ("vlm", "LifecycleNode")
+        assert (node.parameters[1]["cameras"], node.parameters[1]["autostart"]) == ("top", False)
+    with pytest.raises(RuntimeError, match="lists no vlm"):
+        started("vlm.launch.py", "pusht")
+
+
 def own_config(tmp_path: Path, **supervisor: Any) -> str:
     config = tmp_path / "mine.yaml"
     config.write_text(yaml.safe_dump({"supervisor": {"ros__parameters": supervisor}}))

@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from auras_ros.nodes.common.config import LIFECYCLE
 from auras_ros.nodes.common.messages import ActionLabel, read_action
 from auras_ros.ros import (
     DurabilityPolicy,
@@ -112,12 +113,12 @@ class Children:
         return child
 
     def node(self, name: str, parameters: dict[str, Any], *ros_arguments: str, code: str = "") -> Child:
-        """auras_ros.nodes.NAME.node with parameters; `code` runs before its main, to plant a fault. The agent
-        configures and activates itself, unless the parameters say otherwise."""
-        parameters = {"autostart": True, **parameters} if name == "agent" else parameters
+        """auras_ros.nodes.NAME.node with parameters; `code` runs before its main, to plant a fault. A
+        lifecycle node configures and activates itself, unless the parameters say otherwise."""
+        parameters = {"autostart": True, **parameters} if name in LIFECYCLE else parameters
         words = [word for key, value in parameters.items() for word in ("-p", f"{key}:={json.dumps(value)}")]
         module = f"auras_ros.nodes.{name}.node"
-        end = "m.program()" if name == "agent" else "sys.exit(m.main())"
+        end = "m.program()" if name in LIFECYCLE else "sys.exit(m.main())"
         run = ["-c", f"import sys\nimport {module} as m\n{code}\n{end}"] if code else ["-m", module]
         return self(sys.executable, *run, "--ros-args", *words, *ros_arguments)
 

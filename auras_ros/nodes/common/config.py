@@ -100,7 +100,7 @@ def read_config(path: Path) -> NodeConfig:
     if not config.supervision.processes:
         raise ConfigError(f"{path}: {SUPERVISOR}/{SECTION}/processes is missing: a list of {', '.join(EXECUTABLES)}")
     for node in (name for name in SETTINGS if name not in config.sections):
-        started = any(node in _WORDS.split(each) for each in config.supervision.processes)
+        started = _starts(config.supervision.processes, node)
         if started and (other := next((each for each in config.foreign if node in _WORDS.split(each)), "")):
             raise ConfigError(f"{path}: '{other}': the node that is started is called {node}: rename this section")
     return config
@@ -113,6 +113,7 @@ def read_parameters_file(path: Path) -> NodeConfig:
     reading.end()
     sections = reading.root_sections()
     supervision = Supervision(**{name: _frozen(value) for name, value in sections.pop(SUPERVISOR, {}).items()})
+    reading.unstarted(supervision.processes)
     notes = tuple(reading.foreign), tuple(reading.warnings)
     return NodeConfig(path, supervision, sections, _placed(path, sections), *notes)
 
@@ -286,6 +287,12 @@ class _Reading:
                 text = str(error)
                 self._wrong((*place, SECTION), text if text.startswith(f"{node}: ") else f"{node}: {text}")
 
+    def unstarted(self, processes: Sequence[str]) -> None:
+        """Warn of sections of nodes that the file does not start though it starts others."""
+        for (*namespace, node), (place, _) in self._good.items():
+            if processes and not namespace and node in SETTINGS and not _starts(processes, node):
+                self._warn(place, f"'{node}' is not one of {SUPERVISOR}.processes: it is not started")
+
     def _processes(self, at: KeyPath, names: tuple[Any, ...]) -> None:
         known = ", ".join(EXECUTABLES)
         for name in dict.fromkeys(map(str, names)):
@@ -314,6 +321,10 @@ class _Reading:
     def _said(self, at: KeyPath, text: str) -> str:
         line = self._lines.get(at)
         return f"{self._path}:{line}: {text}" if line else f"{self._path}: {text}"
+
+
+def _starts(processes: Sequence[str], node: str) -> bool:
+    return any(node in _WORDS.split(each) for each in processes)
 
 
 def _full_name(place: KeyPath) -> KeyPath:

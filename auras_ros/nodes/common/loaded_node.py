@@ -18,7 +18,7 @@ from auras_ros.clock import MonotonicClock
 from auras_ros.exit_status import may_pass
 from auras_ros.nodes.common.diagnostics import Diagnostics
 from auras_ros.nodes.common.heartbeat import Heartbeat
-from auras_ros.nodes.common.loading import Loader
+from auras_ros.nodes.common.loading import BackgroundLoad
 from auras_ros.nodes.common.status import LoadedNodeStatus
 from auras_ros.nodes.common.transitions import answer_illegal_transitions
 from auras_ros.ros import LifecycleNode, LifecycleState, Parameter, TransitionCallbackReturn
@@ -155,7 +155,7 @@ class LoadedNode(LifecycleNode):
 
     def _load(self, load: Callable[[Callable[[str], None]], T]) -> T | None:
         """What `load(say)` returns, in a new session; None if the process was asked to end meanwhile."""
-        loader, progress = Loader(load), ""
+        loader, progress = BackgroundLoad(load), ""
         while not wait([loader.result], POLL_S).done:
             if loader.progress != progress:
                 progress = loader.progress

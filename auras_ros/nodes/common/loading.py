@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Loader(Generic[T]):
+class BackgroundLoad(Generic[T]):
     """Starts at once. `progress`: the current step, as `load(say)` says it. `result`: what it returns when loading is
     over, or its error."""
 

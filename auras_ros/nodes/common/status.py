@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol
 from auras_ros.nodes.common.diagnostics import DiagnosticReport, Level
 
 
-class Work(Protocol):
+class WatchedWork(Protocol):
     """What an active node runs in threads of its own."""
 
     def broken(self) -> bool:
@@ -39,7 +39,7 @@ class LoadedNodeStatus:
         self.lifecycle, self.doing, self.wrong = lifecycle, doing, wrong
 
     @property
-    def work(self) -> Work | None:
+    def work(self) -> WatchedWork | None:
         """While active, what is watched."""
         raise NotImplementedError
 

@@ -210,3 +210,23 @@ def test_a_section_whose_name_no_started_node_has_is_refused(tmp_path: Path) -> 
         read_config(path)
     path.write_text(text + other + "actuator: {ros__parameters: {rate_hz: 50.0}}\n")  # the other is another machine's
     assert len(read_config(path).warnings) == 1
+
+
+def test_a_section_of_a_node_that_is_not_started_is_said(read: Read) -> None:
+    """Somebody waits for answers of a vlm that nobody started."""
+    assert (
+        read(START + "vlm: {ros__parameters: {max_tokens: 8}}\n")
+        .warnings[0]
+        .endswith("mine.yaml:2: 'vlm' is not one of supervisor.processes: it is not started")
+    )
+    assert read("vlm: {ros__parameters: {max_tokens: 8}}\n").warnings == ()
+
+
+def test_the_parameters_of_a_vlm_are_checked_together(refused: Refused) -> None:
+    text = "vlm: {ros__parameters: {cameras: 'top', camera: back, kv_mbi: 3}}\n"
+    assert refused(text) == ["mine.yaml:1: vlm: no parameter 'kv_mbi'; did you mean kv_mib?"]
+    assert refused(text.replace(", kv_mbi: 3", "")) == [
+        "mine.yaml:1: vlm: camera: 'back' is not one of `cameras`: 'top'"
+    ]
+    standing = 'vlm: {ros__parameters: {standing: "[{}]"}}\n'
+    assert refused(standing) == ["mine.yaml:1: vlm: standing[0]: name: missing"]
