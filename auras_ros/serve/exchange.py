@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 from auras_ros.engine.request import Answer, Delta
 from auras_ros.serve.errors import SERVER, ApiError
 from auras_ros.serve.fields import CommonFields
-from auras_ros.serve.pieces import Client
+from auras_ros.serve.pieces import WaitingClient
 from auras_ros.serve.service import Asked, ModelService, read_body
 
 JSON, EVENTS = b"application/json", b"text/event-stream; charset=utf-8"
@@ -33,7 +33,7 @@ class Exchange(Response):
             with service.place():
                 most = service.options.body_mib << 20
                 body = await read_body(receive, most, self._announced)
-                client = stack.enter_context(Client(receive))
+                client = stack.enter_context(WaitingClient(receive))
                 asked = await service.take(body, self._kind, client)
             pieces = await asked.pieces.take()
             if asked.fields.stream:

@@ -40,7 +40,7 @@ class Pieces:
         return taken
 
 
-class Client:
+class WaitingClient:
     """Whoever asked: when it goes, its request is cancelled; so it is when what answers it fails."""
 
     def __init__(self, receive: Receive) -> None:
@@ -49,7 +49,7 @@ class Client:
         self._reply: Reply | None = None
         self._watching = asyncio.create_task(self._watch())
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> WaitingClient:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -22,7 +22,7 @@ from auras_ros.serve.fields import ChatFields, CommonFields, read_fields
 from auras_ros.serve.forms import AnswerForm, AnswerWriter, ChatForm, CompletionForm
 from auras_ros.serve.metrics import ServerMetrics
 from auras_ros.serve.options import ServeOptions
-from auras_ros.serve.pieces import Client, Pieces, Receive
+from auras_ros.serve.pieces import Pieces, Receive, WaitingClient
 from auras_ros.serve.token_text import TokenTexts
 from auras_ros.serve.translate import Translator
 
@@ -69,7 +69,7 @@ class ModelService:
         finally:
             self._preparing -= 1
 
-    async def take(self, body: bytes, kind: type[CommonFields], client: Client) -> Asked:
+    async def take(self, body: bytes, kind: type[CommonFields], client: WaitingClient) -> Asked:
         """Raises ApiError."""
         loop = asyncio.get_running_loop()
         asked = await loop.run_in_executor(self._threads, self._submit, body, kind, loop)

@@ -121,17 +121,21 @@ def test_a_forward_that_fails_is_500_and_the_next_is_answered(folder: Path, monk
 
 def test_requests_in_flight_end_when_the_server_does(folder: Path) -> None:
     """Whole: 503. Streamed: an error as the last event, never a finish_reason."""
-    answers: dict[bool, Any] = {}
+    answers, begun = dict[bool, str](), threading.Event()
     with serving(folder, EngineOptions(kv_mib=16, block=4)) as served:
 
         def ask(stream: bool) -> None:
             with send(served, LONG | {"stream": stream}) as client:
-                answers[stream] = b"".join(iter(lambda: client.recv(65536), b"")).decode()
+                first = client.recv(65536)
+                if stream:
+                    begun.set()
+                answers[stream] = b"".join([first, *iter(lambda: client.recv(65536), b"")]).decode()
 
         asking_both = [threading.Thread(target=ask, args=(stream,)) for stream in (False, True)]
         for each in asking_both:
             each.start()
-        until(lambda: served.engine.running == 2 and served.engine.stats.tokens > 4)
+        assert begun.wait(LONG_S)
+        until(lambda: served.engine.running == 2)
     for each in asking_both:
         each.join(LONG_S)
     assert answers[False].startswith("HTTP/1.1 503 ")
