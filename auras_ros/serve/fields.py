@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from auras_ros.engine.request import MOST_LOGPROBS
 from auras_ros.serve.errors import ApiError
 from auras_ros.spelling import nearest
 
@@ -155,7 +156,7 @@ class ChatFields(CommonFields):
     messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MOST_MESSAGES)]
     max_completion_tokens: int | None = None
     logprobs: bool = False
-    top_logprobs: int | None = None
+    top_logprobs: Annotated[int | None, Field(ge=0, le=MOST_LOGPROBS)] = None
 
     @property
     def alternatives(self) -> int | None:

@@ -24,8 +24,9 @@ from auras_ros.serve.metrics import ServerMetrics
 from auras_ros.serve.options import ServeOptions
 from auras_ros.serve.pieces import Pieces, Receive, WaitingClient
 from auras_ros.serve.token_text import TokenTexts
-from auras_ros.serve.translate import Translator
+from auras_ros.serve.translate import Translator, grammar_field
 
+GRAMMARS = ("json_schema", "regex")
 BODY_S = 60.0  # for a body to arrive
 
 
@@ -103,7 +104,10 @@ class ModelService:
         try:
             reply = self.engine.submit(self._translator.request(fields), pieces)
         except (ValueError, EngineFullError, EngineClosedError) as error:
-            raise refusal(error) from error
+            made = refusal(error)
+            if made.field in GRAMMARS:  # the engine's name for what a field of the request gives
+                made.field = grammar_field(fields)
+            raise made from error
         form: AnswerForm = self._chat if isinstance(fields, ChatFields) else self._completion
         writer = AnswerWriter(
             form, secrets.token_hex(12), int(time.time()), self.name, fields.alternatives is not None,

@@ -62,7 +62,7 @@ class Translator:
 
 def chat_prompt(prompts: VlmPrompts, messages: Sequence[ChatMessage], limits: ImageLimits) -> VlmPrompt:
     """Raises PromptError or PictureError."""
-    conversation, images, characters = list[Message](), list[ImagePixels](), 0
+    conversation, images, places, characters = list[Message](), list[ImagePixels](), list[str](), 0
     for place, message in enumerate(messages):
         parts = list[dict[str, str]]()
         for index, part in enumerate(message.content):
@@ -77,10 +77,15 @@ def chat_prompt(prompts: VlmPrompts, messages: Sequence[ChatMessage], limits: Im
                 images.append(read_image(part.image_url.url, limits.pixels))
             except PictureError as error:
                 raise PictureError(f"{where}: {error}") from error
+            places.append(where)
             parts.append({"type": "image"})
         conversation.append({"role": message.role, "content": parts})
     _check_characters("messages", characters)
-    return prompts.chat(conversation, images)
+    try:
+        return prompts.chat(conversation, images)
+    except PictureError as error:  # images[N]: …
+        number, _, what = str(error).removeprefix("images[").partition("]: ")
+        raise PictureError(f"{places[int(number)]}: {what}") from error
 
 
 def _text_prompt(prompts: VlmPrompts, prompt: str | list[object]) -> VlmPrompt:
@@ -111,8 +116,21 @@ def _same(fields: ChatFields) -> int | None:
     return fields.max_completion_tokens if fields.max_tokens is None else fields.max_tokens
 
 
+def grammar_field(fields: CommonFields) -> str:
+    """Which field says what form the answer has."""
+    return next((name for name, _ in _grammars(fields)), "")
+
+
 def _grammar(fields: CommonFields) -> Grammar | None:
     """Raises InvalidRequestError if an answer is asked for in two forms."""
+    found = _grammars(fields)
+    if len(found) > 1:
+        raise InvalidRequestError(f"{found[1][0]}: the answer's form is given by {found[0][0]} too")
+    return found[0][1] if found else None
+
+
+def _grammars(fields: CommonFields) -> list[tuple[str, Grammar]]:
+    """With the field that each comes from."""
     found = list[tuple[str, Grammar]]()
     form, outputs = fields.response_format, fields.structured_outputs
     if form is not None and form.type == "json_object":
@@ -125,6 +143,4 @@ def _grammar(fields: CommonFields) -> Grammar | None:
         found.append(("structured_outputs", Grammar("regex", outputs.regex)))
     if fields.guided_regex is not None:
         found.append(("guided_regex", Grammar("regex", fields.guided_regex)))
-    if len(found) > 1:
-        raise InvalidRequestError(f"{found[1][0]}: the answer's form is given by {found[0][0]} too")
-    return found[0][1] if found else None
+    return found
