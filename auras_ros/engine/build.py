@@ -71,6 +71,8 @@ def _executor(stage: str, cores: Sequence[int]) -> Executor:
     if not cores:
         return InlineExecutor()
     own, threads = checked(stage, cores, len(cores))
+    default = torch.get_num_threads()
     executor = ThreadPoolExecutor(1, thread_name_prefix=stage, initializer=occupy, initargs=(stage, own, threads))
     executor.submit(int).result()  # raises here what occupying the cores raises
+    torch.set_num_threads(default)  # also that of threads to come, such as the engine's own (device.cores)
     return executor
