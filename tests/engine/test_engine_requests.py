@@ -151,7 +151,7 @@ def test_max_tokens_and_length_are_kept(engine: Engine, folder: Written, prompt:
     with pytest.raises(InvalidRequestError, match=f"max_tokens: 10 and the prompt's .* are more than {length}"):
         small.submit(asked(prompt, max_tokens=10))
     shorter = engine_of(folder.path, length=len(prompt.ids))
-    with pytest.raises(InvalidRequestError, match="prompt: .* tokens leave no room for an answer"):
+    with pytest.raises(InvalidRequestError, match=r"prompt: .* tokens leave no room for an answer"):
         shorter.submit(asked(prompt))
 
 
@@ -350,7 +350,7 @@ def test_a_prompt_that_the_model_cannot_read_is_refused(engine: Engine, prompt: 
         replace(prompt, at=prompt.at + len(prompt.ids)),
         replace(prompt, images=prompt.images * 2),
     ):
-        with pytest.raises(InvalidRequestError, match="^prompt: "):
+        with pytest.raises(InvalidRequestError, match=r"^prompt: "):
             engine.submit(asked(wrong))
 
 
