@@ -12,7 +12,8 @@ from auras_ros.engine.request import Answer, AnswerToken, Delta, FinishReason, R
 
 LOGGER = logging.getLogger(__name__)
 Listener = Callable[[Delta], None]
-INCOMPLETE = "\ufffd"  # what a tokenizer gives for the first bytes of a character
+INCOMPLETE = "\ufffd"  # what a tokenizer gives for bytes that make no character, or not yet
+MOST_HELD = 3  # so many bytes, or tokens, may still become one with those that follow
 
 
 class AnswerText:
@@ -21,26 +22,29 @@ class AnswerText:
     def __init__(self, tokenizer: Any, stops: Sequence[str]) -> None:
         self._tokenizer, self._stops = tokenizer, stops
         self._ids: list[int] = []
-        self._begin = self._end = 0  # tokens whose text is known; the first of them decide how the next is spaced
+        self._begin = self._end = 0  # of a few tokens before the next one: they decide how it is spaced
+        self._known = 0  # characters of the text since `begin` that are certain
         self._held = ""
         self.stopped = False
 
     def push(self, token: int) -> str:
         """The text that this token makes certain. `stopped` afterwards: a stop text was found, and is left out."""
         self._ids.append(token)
-        known = self._decode(self._ids[self._begin : self._end])
         whole = self._decode(self._ids[self._begin :])
-        if whole.endswith(INCOMPLETE) and len(self._ids) - self._end < 8:  # longer, it is no character
-            return ""
-        self._begin, self._end = self._end, len(self._ids)
-        return self._release(whole[len(known) :])
+        held, new = len(whole) - len(whole.rstrip(INCOMPLETE)), len(self._ids) - self._end
+        if new > MOST_HELD:
+            held = min(held, MOST_HELD)
+        text = whole[self._known : len(whole) - held]
+        self._known = max(self._known, len(whole) - held)
+        if not held or new >= 2 * MOST_HELD:
+            self._begin, self._end = self._end, len(self._ids)
+            self._known = len(self._decode(self._ids[self._begin :])) - held
+        return self._release(text)
 
     def flush(self) -> str:
         """What was held back, when the answer ends without a stop text."""
-        known = self._decode(self._ids[self._begin : self._end])
-        text = self._held + self._decode(self._ids[self._begin :])[len(known) :]
-        self._held, self._begin = "", len(self._ids)
-        self._end = self._begin
+        text = self._held + self._decode(self._ids[self._begin :])[self._known :]
+        self._held, self._begin, self._known = "", len(self._ids), 0
         return text
 
     def _decode(self, ids: list[int]) -> str:
