@@ -71,8 +71,13 @@ def _executor(stage: str, cores: Sequence[int]) -> Executor:
     if not cores:
         return InlineExecutor()
     own, threads = checked(stage, cores, len(cores))
-    default = torch.get_num_threads()
-    executor = ThreadPoolExecutor(1, thread_name_prefix=stage, initializer=occupy, initargs=(stage, own, threads))
-    executor.submit(int).result()  # raises here what occupying the cores raises
-    torch.set_num_threads(default)  # also that of threads to come, such as the engine's own (device.cores)
+    others = torch.get_num_threads()
+    executor = ThreadPoolExecutor(1, thread_name_prefix=stage)
+    try:
+        executor.submit(occupy, stage, own, threads).result()
+    except BaseException:
+        executor.shutdown()
+        raise
+    finally:
+        torch.set_num_threads(others)  # the default of threads to come, which occupying has changed (`device.cores`)
     return executor

@@ -115,14 +115,17 @@ class Engine:
         return dict(self._under_way.copy())
 
     def start(self) -> None:
-        """Runs in a thread of its own until `close`."""
+        """Runs in a thread of its own until `close`. Raises RuntimeError if it does already."""
+        if self._thread is not None:
+            raise RuntimeError("the engine was started already")
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Every request ends as cancelled; a second call does nothing."""
+        self._intake.close(CLOSED)  # before the last look for requests that wait
         self._closing.set()
-        self._intake.close(CLOSED)
+        self._intake.wake()
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -335,7 +338,7 @@ class Engine:
             insort(self._state.queues[stage], active, key=lambda each: each.order)
 
     def _until_deadline_s(self) -> float | None:
-        """Time to the next deadline; None without one."""
-        own = [each.deadline_ns for each in self._everyone()] + [self._intake.next_deadline_ns()]
+        """Time to the next deadline of those that could end now; None without one."""
+        own = [each.deadline_ns for each in self._everyone() if not each.busy] + [self._intake.next_deadline_ns()]
         deadlines = [each for each in own if each is not None]
         return max(min(deadlines) - self._clock.now_ns(), 0) / 1e9 if deadlines else None

@@ -57,6 +57,8 @@ class VisionWorker:
     def __call__(self, dispatch: Dispatch) -> ImageEmbeddings:
         image = dispatch.requests[0].request.prompt.images[dispatch.image]
         (seen,) = self._model.see(image.pixels.to(self._like.device, self._like.dtype), [image.grid])
+        if not bool(seen.tokens.isfinite().all()):  # they would be kept for others
+            raise FloatingPointError("the image's embeddings are not finite")
         return seen
 
 
