@@ -75,7 +75,7 @@ class LoopStatistics:
                 self._ages_ms.append(_number(label.age_ns) / 1e6)
 
     def actuator(self, message: Any) -> None:
-        from auras_ros.nodes.common.messages import read_json
+        from auras_ros.nodes.common.texts import read_json
 
         with suppress(KeyError, TypeError, ValueError):
             fields = read_json(message.data, "actuator/state")
@@ -87,7 +87,7 @@ class LoopStatistics:
                 self._chunks += accepted - before if accepted >= before else accepted  # the actuator was restarted
 
     def table(self, message: Any) -> None:
-        from auras_ros.nodes.common.messages import read_json
+        from auras_ros.nodes.common.texts import read_json
 
         with suppress(KeyError, ValueError):
             fields = read_json(message.data, "pusht/status")

@@ -22,7 +22,8 @@ from auras_ros.action import Contract
 from auras_ros.action.wire import MAX_HORIZON, MAX_JSON_CHARS
 from auras_ros.nodes.actuator.inputs import STATES_MAX_BYTES
 from auras_ros.nodes.actuator.position import PositionMonitor
-from auras_ros.nodes.common.messages import MAX_TEXT, read_chunk, read_json
+from auras_ros.nodes.common.messages import read_chunk
+from auras_ros.nodes.common.texts import MAX_TEXT, read_json
 from auras_ros.ros import BACKEND, deserialize_message
 from auras_ros.ros.msg import Float64MultiArray, JointState, MultiArrayDimension
 

@@ -16,8 +16,9 @@ from auras_ros.live.referee.film import Film
 from auras_ros.live.referee.measures import Measures
 from auras_ros.live.referee.referee import Call, Referee
 from auras_ros.nodes.actuator.commands import DEADLINE_TICKS
-from auras_ros.nodes.common.messages import MessageError, read_action, read_chunk, read_json
+from auras_ros.nodes.common.messages import read_action, read_chunk
 from auras_ros.nodes.common.qos import BEST_EFFORT, LATCHED
+from auras_ros.nodes.common.texts import MessageError, read_json
 from auras_ros.ros import Duration, Future, Node, QoSProfile, ReliabilityPolicy, SubscriptionEventCallbacks
 from auras_ros.ros.image import stamp_ns
 from auras_ros.ros.msg import DiagnosticArray, Float64MultiArray, Image, String

@@ -15,8 +15,9 @@ from auras_ros.live.soak.harness import SoakHarness
 from auras_ros.live.soak.judge import ReceivedAction
 from auras_ros.live.soak.topics import EVERY, JOINTS, STATES
 from auras_ros.live.soak.witness import asked
-from auras_ros.nodes.common.messages import read_action, read_json
+from auras_ros.nodes.common.messages import read_action
 from auras_ros.nodes.common.qos import LATCHED
+from auras_ros.nodes.common.texts import read_json
 from auras_ros.ros import Future
 from auras_ros.ros.msg import Float64MultiArray, JointState, String
 from auras_ros.ros.srv import Trigger

@@ -16,8 +16,9 @@ from auras_ros.live.chunk_times import ChunkTimes, values_of
 from auras_ros.live.soak.judge import Judge, ReceivedAction, ReceivedTrajectory
 from auras_ros.live.soak.log_listener import LogListener
 from auras_ros.live.soak.topics import ACTION, BUTTON, EVERY
-from auras_ros.nodes.common.messages import MessageError, read_action, read_json
+from auras_ros.nodes.common.messages import read_action
 from auras_ros.nodes.common.qos import LATCHED
+from auras_ros.nodes.common.texts import MessageError, read_json
 from auras_ros.ros import Future, Node, QoSProfile, ReliabilityPolicy
 from auras_ros.ros.image import stamp_ns
 from auras_ros.ros.msg import (

@@ -6,7 +6,7 @@ Heartbeats are passed in with their time of arrival; nothing here reads a clock 
 from __future__ import annotations
 
 from auras_ros.nodes.actuator.arming import ACTIVE
-from auras_ros.nodes.common.messages import MessageError
+from auras_ros.nodes.common.texts import MessageError
 
 TEXTS = {"session": 64, "lifecycle": 32, "state": 200}  # text fields of a heartbeat, with their longest length
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from auras_ros.nodes.common.diagnostics import QosWatch
-from auras_ros.nodes.common.messages import MessageError
+from auras_ros.nodes.common.texts import MessageError
 from auras_ros.ros import Node, QoSProfile, deserialize_message
 from auras_ros.ros.text import first_count
 

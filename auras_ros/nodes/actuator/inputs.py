@@ -22,8 +22,9 @@ from auras_ros.nodes.actuator.emergency_stop import EmergencyStop
 from auras_ros.nodes.actuator.robot_description import DescriptionReader
 from auras_ros.nodes.actuator.settings import ActuatorSettings
 from auras_ros.nodes.common.diagnostics import QosWatch
-from auras_ros.nodes.common.messages import MAX_TEXT, read_chunk, read_json
+from auras_ros.nodes.common.messages import read_chunk
 from auras_ros.nodes.common.qos import LATCHED, RELIABLE
+from auras_ros.nodes.common.texts import MAX_TEXT, read_json
 from auras_ros.ros import Duration, JumpThreshold, Node, QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
 from auras_ros.ros.image import stamp_ns
 from auras_ros.ros.msg import Float64MultiArray, JointState, String

@@ -18,7 +18,7 @@ import numpy as np
 
 from auras_ros.action import Contract
 from auras_ros.action.contract import NEEDS_PLACE, FloatArray
-from auras_ros.nodes.common.messages import MessageError
+from auras_ros.nodes.common.texts import MessageError
 
 MAX_AGE_MS = 500
 AFTER_SILENCE = 0.1  # upper bound of the tolerance after a silence of MAX_AGE_MS

@@ -9,8 +9,8 @@ from typing import Any
 
 from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.common.diagnostics import DiagnosticReport, Level, QosWatch
-from auras_ros.nodes.common.messages import MessageError, read_json
 from auras_ros.nodes.common.qos import LATCHED
+from auras_ros.nodes.common.texts import MessageError, read_json
 from auras_ros.ros import Node
 from auras_ros.ros.msg import String
 

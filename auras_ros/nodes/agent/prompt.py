@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from auras_ros.nodes.common.diagnostics import DiagnosticReport, Level
 from auras_ros.nodes.common.latest_worker import LatestWorker
-from auras_ros.nodes.common.messages import text_refusal
+from auras_ros.nodes.common.texts import text_refusal
 
 PROMPT = "prompt"
 SHOWN_CHARS = 80

@@ -7,7 +7,6 @@ MessageError, which names the field.
 from __future__ import annotations
 
 import json
-import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,14 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from auras_ros.action import Chunk, Command, Contract, from_wire, to_wire
+from auras_ros.nodes.common.texts import MessageError, read_json
 from auras_ros.observation import decode_raw
 from auras_ros.ros.msg import Float64MultiArray, Image, MultiArrayDimension, MultiArrayLayout, String
-
-MAX_TEXT = 65536
-
-
-class MessageError(ValueError):
-    """A malformed message; the text names the field."""
 
 
 def host_id() -> str:
@@ -96,33 +90,5 @@ def raw_pixels(message: Image, expected: tuple[int, int] | None = None) -> NDArr
     )
 
 
-def text_refusal(what: str, text: str, limit_bytes: int) -> str:
-    """Why a text for a model is refused, beginning with `what`; empty if it is accepted. The length is checked first,
-    so a huge one costs nothing."""
-    if len(text) > limit_bytes or len(text.encode("utf-8", "surrogatepass")) > limit_bytes:
-        return f"{what}: longer than {limit_bytes} bytes"
-    if "\ufffd" in text:  # rclpy replaces bytes that are not UTF-8 with it
-        return f"{what}: not UTF-8"
-    for character in text:
-        if character not in "\n\t" and unicodedata.category(character) in ("Cc", "Cs"):  # control, surrogate
-            return f"{what}: not text: it contains the character U+{ord(character):04X}"
-    return ""
-
-
 def json_message(fields: dict[str, Any]) -> String:
     return String(data=json.dumps(fields, separators=(",", ":")))
-
-
-def read_json(text: str, what: str) -> dict[str, Any]:
-    """The JSON object in a text. Raises MessageError naming `what`."""
-    if len(text) > MAX_TEXT:
-        raise MessageError(f"{what}: {len(text)} characters, at most {MAX_TEXT}")
-    try:
-        fields = json.loads(text)
-        if "\\u" in text:  # JSON can contain half a surrogate pair, which cannot be encoded later
-            json.dumps(fields, ensure_ascii=False).encode()
-    except (ValueError, RecursionError) as error:  # a plain ValueError: a number with thousands of digits
-        raise MessageError(f"{what}: not JSON: {error}") from error
-    if not isinstance(fields, dict):
-        raise MessageError(f"{what}: expected a JSON object, got {type(fields).__name__}")
-    return fields

@@ -110,8 +110,11 @@ class Answering:
         if reason:
             self._end(asked, standing, AnswerEnd(REFUSED, reason, asked_ns))
             return
-        submitted = self._preparation.submit(self._submit, asked)
-        threading.Thread(target=self._follow, args=(asked, standing, submitted), name="answer", daemon=True).start()
+        try:
+            submitted = self._preparation.submit(self._submit, asked)
+            threading.Thread(target=self._follow, args=(asked, standing, submitted), name="answer", daemon=True).start()
+        except RuntimeError as error:  # the machine has no more threads
+            self._end(asked, standing, AnswerEnd("error", str(error), asked_ns))
 
     def refuse(self, name: str, text: str, reason: str) -> None:
         """Publish why a message is no question."""

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NoReturn
 
 from auras_ros.nodes.common.config import check_given
 from auras_ros.nodes.common.loaded_node import STALL_S, SUCCESS, LoadedNode
-from auras_ros.nodes.common.messages import MessageError
+from auras_ros.nodes.common.texts import MessageError
 from auras_ros.nodes.vlm.answering import Answering
 from auras_ros.nodes.vlm.answers import AnswerPublishers
 from auras_ros.nodes.vlm.configured import ConfiguredVlm

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from auras_ros.nodes.common.messages import MessageError, read_json, text_refusal
+from auras_ros.nodes.common.texts import MessageError, read_json, text_refusal
 from auras_ros.observation.checks import SpecError, check_positive, is_int, is_number, object_of
 
 MOST_CHARACTERS = 128  # of an id, or of a standing question's name

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from auras_ros.action import Contract
 from auras_ros.nodes.actuator.position import PositionMonitor
-from auras_ros.nodes.common.messages import MessageError
+from auras_ros.nodes.common.texts import MessageError
 from tests.nodes.controllers import channel
 
 MS = 1_000_000

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from auras_ros.nodes.actuator.agent_watch import AgentWatch
 from auras_ros.nodes.actuator.arming import RULES, Situation, arming_refusal
 from auras_ros.nodes.actuator.settings import ActuatorSettings
-from auras_ros.nodes.common.messages import MessageError
+from auras_ros.nodes.common.texts import MessageError
 
 MS = 1_000_000
 STRICT = ActuatorSettings(require_emergency_stop=True, require_robot_description=True)

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auras_ros.nodes.common.messages import text_refusal
+from auras_ros.nodes.common.texts import text_refusal
 from auras_ros.ros import BACKEND
 from auras_ros.ros.msg import Log, String
 from tests.nodes.agent_child import Running, running

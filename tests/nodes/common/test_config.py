@@ -175,7 +175,7 @@ def test_a_checkpoint_beside_the_config_is_found_where_the_working_directory_has
 
 
 def test_checking_needs_neither_torch_nor_ros() -> None:
-    code = "import sys\nimport auras_ros.cli.check as c\nc.run(['pusht'])\nprint(*sys.modules)"
+    code = "import sys\nimport auras_ros.cli.check as c\nc.run(['pusht', 'vlm'])\nprint(*sys.modules)"
     held = subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True).split()
     assert not {"torch", "rclpy", "cyclonedds", "auras_ros.ros"} & set(held)
 
