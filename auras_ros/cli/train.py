@@ -1,7 +1,8 @@
-"""`auras train pusht`: demonstrations, training, evaluation, checkpoint. An interrupted run can be continued."""
+"""`auras train`: demonstrations or scenes, training, evaluation, checkpoint. An interrupted run can be continued."""
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ example
   auras train pusht --out checkpoints/pusht --evaluate quick   only count successes, 200 seeded episodes
   auras train pusht-tokens --work my_policy.work --out my_tokens   the autoregressive one, with the same demonstrations
   auras train pusht --work my_policy.work --out my_160 --denoising-steps 160   the same with another number of steps
+  auras train pusht-vlm --out my_vlm                    a small vision-language model about Push-T (docs/pusht-vlm.md)
+  auras train pusht-vlm --out checkpoints/pusht-vlm --evaluate   only ask it held-out questions
   auras train pusht --smoke --out try                   a minute: a test run that learns nothing
   auras run config/pusht.yaml                           then set `checkpoint: ./my_policy` for agent and actuator
 """
@@ -22,7 +25,9 @@ example
 def run(argv: list[str]) -> int:
     parser = command_parser("train", __doc__, EXAMPLE)
     parser.add_argument(
-        "policy", choices=["pusht", "pusht-tokens"], help="what to train: a diffusion or an autoregressive policy"
+        "policy",
+        choices=["pusht", "pusht-tokens", "pusht-vlm"],
+        help="what to train: a diffusion policy, an autoregressive one, or a vision-language model",
     )
     parser.add_argument("--out", type=Path, required=True, help="folder for the checkpoint")
     parser.add_argument("--work", type=Path, help="folder for demonstrations and stages (default: OUT.work)")
@@ -30,7 +35,16 @@ def run(argv: list[str]) -> int:
     parser.add_argument(
         "--episodes", type=int, help="evaluation episodes in seq, seeds 0, 1, ... (200; with --smoke 2)"
     )
-    parser.add_argument("--evaluate", metavar="PLAN", help="do not train; evaluate this plan of the checkpoint OUT")
+    parser.add_argument(
+        "--questions", type=int, help="pusht-vlm: evaluation questions of each type (500; with --smoke 10)"
+    )
+    parser.add_argument(
+        "--evaluate",
+        metavar="PLAN",
+        nargs="?",
+        const="",
+        help="do not train; evaluate this plan of the checkpoint OUT (pusht-vlm has no plans)",
+    )
     parser.add_argument(
         "--denoising-steps",
         type=int,
@@ -47,6 +61,14 @@ def run(argv: list[str]) -> int:
         if options.policy != "pusht" or not 8 <= options.denoising_steps <= 1000:
             parser.error("--denoising-steps must be a whole number in [8, 1000], and only for pusht")
         more = {"noise_levels": options.denoising_steps}
+    work = options.work or options.out.with_name(options.out.name + ".work")
+    if options.policy == "pusht-vlm":
+        questions = options.questions if options.questions is not None else (10 if options.smoke else 500)
+        if questions < 1 or options.evaluate or options.episodes is not None:
+            parser.error("pusht-vlm has neither plans nor episodes; --questions must be at least 1")
+        return _vlm(options, work, questions)
+    if options.questions is not None or options.evaluate == "":
+        parser.error(f"{options.policy}: --evaluate needs a plan, and --questions is for pusht-vlm")
     from auras_ros.train.pusht import evaluate, make_policy
     from auras_ros.train.pusht_stages import Schedule
 
@@ -55,13 +77,32 @@ def run(argv: list[str]) -> int:
             result = evaluate(options.out, options.evaluate, episodes, progress.say)
         _print(options.evaluate, result)
         return 0
-    work = options.work or options.out.with_name(options.out.name + ".work")
     schedule = Schedule.smoke() if options.smoke else Schedule()
     with Progress() as progress:
         record = make_policy(options.policy, options.out, work, options.seed, schedule, episodes, progress.say, **more)
     for name, result in record["success"].items():
         _print(name, result)
     print(f"written: {options.out}")
+    return 0
+
+
+def _vlm(options: argparse.Namespace, work: Path, questions: int) -> int:
+    from auras_ros.train.vlm.evaluation import evaluate_vlm
+    from auras_ros.train.vlm.make import make_vlm
+    from auras_ros.train.vlm.stages import VlmSchedule
+
+    with Progress() as progress:
+        if options.evaluate is not None:
+            answers = evaluate_vlm(options.out, questions, progress.say)
+        else:
+            schedule = VlmSchedule.smoke() if options.smoke else VlmSchedule()
+            answers = make_vlm(options.out, work, options.seed, schedule, questions, progress.say)["answers"]
+    for name, row in answers.items():
+        interval = f"{row['low']:.1%} to {row['high']:.1%} at 95 %"
+        others = f"with other pictures {row['shuffled']:.1%}, by chance {row['chance']:.1%}"
+        print(f"{name}: {row['share']:.1%} of {row['questions']} right ({interval}); {others}")
+    if options.evaluate is None:
+        print(f"written: {options.out}")
     return 0
 
 

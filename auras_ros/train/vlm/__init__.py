@@ -1,0 +1,1 @@
+"""How the shipped vision-language model came about: scenes, questions, training, evaluation."""
