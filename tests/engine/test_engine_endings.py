@@ -376,7 +376,8 @@ def test_a_token_that_there_is_none_of_ends_only_its_row(folder: Written, wanted
     def none(dispatch: Dispatch) -> Any:
         made: Any = worker(dispatch)
         assert all(isinstance(each, AnswerToken) for each in made)
-        return [NoTokenError("no token") if each.number == 1 else token for each, token in zip(dispatch.requests, made)]
+        pairs = zip(dispatch.requests, made, strict=True)
+        return [NoTokenError("no token") if each.number == 1 else token for each, token in pairs]
 
     engine._workers["decode"] = (none, executor)  # type: ignore[index]
     given = answers(engine, [asked(prompt) for prompt in prompts(engine).values()])
@@ -405,7 +406,7 @@ def test_one_decode_runs_between_any_two_other_forwards(folder: Written) -> None
     finish(engine)
     others = [place for place, (stage, _) in enumerate(ran) if stage != "decode"]
     assert len(others) > 6
-    for one, next_ in zip(others, others[1:]):
+    for one, next_ in pairwise(others):
         assert next_ - one >= 2 or not ran[next_][1], ran
 
 
@@ -418,7 +419,7 @@ def test_an_engine_starts_once(folder: Written) -> None:
 
 
 def test_cores_that_are_not_there_are_refused_and_threads_elsewhere_keep_their_number(folder: Written) -> None:
-    with pytest.raises(DeviceError, match="vision.*4095"):
+    with pytest.raises(DeviceError, match=r"vision.*4095"):
         engine_of(folder.path, vision_cores=(4095,))
     before, numbers = torch.get_num_threads(), list[int]()
     torch.set_num_threads(2)
@@ -435,6 +436,6 @@ def test_cores_that_are_not_there_are_refused_and_threads_elsewhere_keep_their_n
 def test_sizes_that_do_not_fit_are_refused(folder: Written) -> None:
     with pytest.raises(ValueError, match="kv_mib: 1 MiB do not hold a block of"):
         engine_of(folder.path, kv_mib=1, block=4096)
-    with pytest.raises(InvalidRequestError, match="prompt: .* leave no room for an answer in 8"):
-        tiny = engine_of(folder.path, 2, block=4)
+    tiny = engine_of(folder.path, 2, block=4)
+    with pytest.raises(InvalidRequestError, match=r"prompt: .* leave no room for an answer in 8"):
         tiny.submit(asked(chat(tiny.checkpoint, "how many red things?")))

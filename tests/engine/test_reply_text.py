@@ -145,5 +145,8 @@ def test_an_answer_is_there_when_its_last_piece_is(plain: Any) -> None:
     reply = Reply(lambda piece: heard.append((piece, reply.ended)), AnswerText(plain, ()), lambda: None)
     reply.push(AnswerToken(plain.encode("é", add_special_tokens=False).ids[0]), True)
     reply.end("length", "", RequestUsage(1, 0, 0, Timings()))
-    assert [(piece.text, piece.finish, over) for piece, over in heard] == [("", None, False), ("\ufffd", "length", True)]
+    assert [(piece.text, piece.finish, over) for piece, over in heard] == [
+        ("", None, False),
+        ("\ufffd", "length", True),
+    ]
     assert reply.result(0).text == "\ufffd"

@@ -129,9 +129,9 @@ def _greedy(checkpoint: VlmCheckpoint, prompts: Sequence[VlmPrompt]) -> list[lis
     model, stops, length = checkpoint.model, checkpoint.stop_ids, len(prompts[0].ids)
     images = [image for prompt in prompts for image in prompt.images]
     seen = model.see(torch.cat([image.pixels for image in images]), [image.grid for image in images])
-    x = torch.stack(
-        [model.sequence(prompt.ids, prompt.at, [tokens]) for prompt, tokens in zip(prompts, seen, strict=True)]
-    )
+    words = [model.language.embed(prompt.ids) for prompt in prompts]
+    pairs = zip(words, prompts, seen, strict=True)
+    x = torch.stack([own.index_copy(0, prompt.at, image.tokens) for own, prompt, image in pairs])
     cache = model.language.make_cache(len(prompts), length + MOST_ANSWER)
     positions, chosen = torch.arange(length), list[Tensor]()
     for step in range(MOST_ANSWER):

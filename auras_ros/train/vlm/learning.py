@@ -168,7 +168,8 @@ def parts(facts: Tensor, cells: int) -> Tensor:
     x, y = torch.einsum("bpc,bc->bp", offset, along).abs(), torch.einsum("bpc,bc->bp", offset, down)
     bar, stem = (x < 60) & (y > 0) & (y <= 30), (x < 15) & (y > 30) & (y < 120)
     square = torch.stack([bar, stem], -1).float().unflatten(1, (side, FINE // side, side, FINE // side))
-    return square.transpose(2, 3).flatten(3).flatten(1, 2)
+    out: Tensor = square.transpose(2, 3).flatten(3).flatten(1, 2)
+    return out
 
 
 def resampled(maps: Tensor, cells: int) -> Tensor:
