@@ -287,13 +287,13 @@ class Engine:
             active.timings.first_token_ns = self._clock.now_ns()
         self.stats.tokens += 1
         asked = active.request
-        stops = asked.stop_ids if asked.ignore_eos else asked.stop_ids | self.checkpoint.stop_ids
         reason: FinishReason | None = None
-        if token.id in stops or (active.matcher is not None and active.matcher.complete):
+        stops = token.id in asked.stop_ids or (token.id in self.checkpoint.stop_ids and not asked.ignore_eos)
+        if stops or (active.matcher is not None and active.matcher.complete):
             reason = "stop"
         elif len(active.ids) >= active.limit:
             reason = "length"
-        if active.reply.push(token, token.id not in stops):
+        if active.reply.push(token, not stops):
             reason = "stop"
         if reason is not None:
             self._end(active, reason)

@@ -35,7 +35,11 @@ class EngineOptions:
     def __post_init__(self) -> None:
         for each in fields(self):
             value, least = getattr(self, each.name), LEAST.get(each.name, 1)
-            if isinstance(each.default, bool | tuple):
+            if isinstance(each.default, tuple):  # cores: `device.cores` checks them
+                continue
+            if isinstance(each.default, bool):
+                if not isinstance(value, bool):
+                    raise ValueError(f"engine: {each.name}: {value!r} is not true or false")
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ValueError(f"engine: {each.name}: {value!r} is not a whole number from {least}")

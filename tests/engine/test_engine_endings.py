@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest

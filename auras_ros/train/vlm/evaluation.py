@@ -24,7 +24,7 @@ from auras_ros.report.result import Say
 from auras_ros.report.statistics import success_fields
 from auras_ros.sim.pusht import SIZE_PX, SUCCESS_COVERAGE
 from auras_ros.sim.pusht_scene import PosedTable
-from auras_ros.train.vlm.questions import TOPICS, Question, blind_share, held_out
+from auras_ros.train.vlm.questions import TOPICS, TableQuestion, blind_share, held_out
 from auras_ros.train.vlm.scenes import NEAR_COVERAGE, Scene
 
 ROWS = 64  # prompts in one batch
@@ -70,7 +70,7 @@ def evaluate_vlm(folder: Path, count: int, progress: Say, seed: int = 0) -> dict
     return results
 
 
-def is_right(name: str, question: Question, answer: str) -> bool:
+def is_right(name: str, question: TableQuestion, answer: str) -> bool:
     """The very word; of a place at most CLOSE_PERCENT of the table from the true one."""
     return answer == question.answer if name != "place" else _distance(question.scene, answer) <= CLOSE_PERCENT
 
@@ -84,20 +84,20 @@ def _distance(scene: Scene, answer: str) -> float:
     return float(np.hypot(*(np.array([int(each) for each in found.groups()]) - scene.centre / SIZE_PX * 100)))
 
 
-def _share(questions: Sequence[Question], answers: Sequence[str], name: str) -> dict[str, Any]:
+def _share(questions: Sequence[TableQuestion], answers: Sequence[str], name: str) -> dict[str, Any]:
     right = [is_right(name, *each) for each in zip(questions, answers, strict=True)]
     fields = success_fields(right)
     return {"share": fields["success"], "questions": len(right), "low": fields["low"], "high": fields["high"]}
 
 
-def _best_guess(questions: Sequence[Question]) -> float:
+def _best_guess(questions: Sequence[TableQuestion]) -> float:
     """The share that the best single place would score."""
     points = np.stack([each.scene.centre / SIZE_PX * 100 for each in questions])
     distances = np.linalg.norm(points[:, None] - points, axis=-1)
     return float((distances <= CLOSE_PERCENT).mean(1).max())
 
 
-def _more(name: str, questions: Sequence[Question], answers: Sequence[str]) -> dict[str, Any]:
+def _more(name: str, questions: Sequence[TableQuestion], answers: Sequence[str]) -> dict[str, Any]:
     """What the share does not say: a place's distances; for the goal, where the errors are."""
     if name == "place":
         distances = [_distance(each.scene, answer) for each, answer in zip(questions, answers, strict=True)]

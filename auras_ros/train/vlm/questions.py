@@ -36,7 +36,7 @@ class Topic:
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class TableQuestion:
     """Of a scene: its words and its answer."""
 
     scene: Scene
@@ -142,7 +142,7 @@ TOPICS = {
 }
 
 
-def held_out(name: str, count: int, seed: int = 0) -> Iterator[Question]:
+def held_out(name: str, count: int, seed: int = 0) -> Iterator[TableQuestion]:
     """`count` questions of one type on scenes that no training saw, one a scene; each answer is equally frequent.
 
     Half of the scenes whose answer to `goal` is no are near misses. `place` is asked where the tee is away from its
@@ -156,7 +156,7 @@ def held_out(name: str, count: int, seed: int = 0) -> Iterator[Question]:
         group = _group(name, scene, answer)
         if answer is not None and left.get(group, 0):
             left[group] -= 1
-            yield Question(scene, str(random.choice(topic.wordings)).format(colour), answer)
+            yield TableQuestion(scene, str(random.choice(topic.wordings)).format(colour), answer)
         if not any(left.values()):
             return
 
