@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 
+from auras_ros.bench.peers import environment as peers_environment
 from auras_ros.bench.peers.environment import SetupError
 from auras_ros.bench.peers.process import PeerError
 from auras_ros.bench.peers_vlm import command, environment, finish_environment
@@ -383,6 +384,16 @@ def test_the_commands_of_the_environment() -> None:
     assert not {"triton", "torchaudio", "torchcodec"} & {each.partition("==")[0] for each in packages}
     assert all(each.count("==") == 1 for each in packages[5:])
     assert last == ["there/bin/python", finish_environment.__file__]
+
+
+def test_the_environment_of_another_checkout_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was made again, over itself, by whoever had the package somewhere else."""
+    ran: list[Sequence[str]] = []
+    monkeypatch.setattr(peers_environment, "_run", ran.append)
+    environment.setup(tmp_path / "env", lambda text: None)
+    monkeypatch.setattr(environment, "FINISH", Path("/elsewhere") / environment.FINISH.name)
+    environment.setup(tmp_path / "env", lambda text: None)
+    assert len(ran) == 3
 
 
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ class OwnEnvironment:
 def make(wanted: OwnEnvironment, progress: Say) -> Path:
     """The environment's Python, after all steps if they have not been done there. Raises SetupError."""
     folder, begun = wanted.folder, wanted.folder / wanted.begun
-    told = "\n".join(" ".join(step[1:]) for step in wanted.steps[1:]) + "\n"
+    told = "".join(" ".join(map(_without_place, step[1:])) + "\n" for step in wanted.steps[1:])
     done = folder / DONE
     if done.is_file() and done.read_text(encoding="utf-8") == told:
         return python_of(folder)
@@ -99,6 +99,11 @@ def make(wanted: OwnEnvironment, progress: Say) -> Path:
         _run(step)
     done.write_text(told, encoding="utf-8")
     return python_of(folder)
+
+
+def _without_place(word: str) -> str:
+    """A file of this package by its name: another checkout makes the same environment."""
+    return Path(word).name if Path(word).is_absolute() else word
 
 
 def _run(step: Sequence[str]) -> None:

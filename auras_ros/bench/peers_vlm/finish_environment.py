@@ -23,9 +23,8 @@ def main() -> None:
     packages = Path(sysconfig.get_paths()["purelib"])
     shutil.copyfile(HERE / f"{NAME}.py", packages / f"auras_{NAME}.py")
     (packages / f"auras_{NAME}.pth").write_text(f"import auras_{NAME}\n", encoding="utf-8")
-    if f"auras_{NAME}" not in sys.modules:  # lines of .pth files are run by the next interpreter, not by this one
-        sys.path.insert(0, str(HERE))
-        importlib.import_module(NAME)
+    importlib.invalidate_caches()
+    importlib.import_module(f"auras_{NAME}")  # lines of .pth files are run when an interpreter starts
     for module in ("torchvision", "transformers", "vllm"):
         print(module, importlib.import_module(module).__version__)
 

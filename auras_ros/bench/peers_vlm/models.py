@@ -19,7 +19,8 @@ QWEN_TEMPLATE = (
     "<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ part['text'] }}{% endif %}{% endfor %}{% endif %}"
     "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-LLAVA_TEMPLATE = (
+LLAVA_TEMPLATE = (  # with the first token: vLLM adds none to a conversation
+    "<s>"
     "{% for message in messages %}{{ message['role'].upper() + ': ' }}{% if message['content'] is string %}"
     "{{ message['content'] + ' ' }}{% else %}{% for part in message['content'] %}{% if part['type'] == 'image' %}"
     "{{ '<image>\n' }}{% else %}{{ part['text'] + ' ' }}{% endif %}{% endfor %}{% endif %}{% endfor %}"

@@ -47,10 +47,7 @@ def ours(folder: Path, model: str, given: str) -> ServerCommand:
 
 def vllm(python: Path, folder: Path, model: str, form: str) -> ServerCommand:
     cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))
-    environment = {**OFFLINE, "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": cores}
-    preloaded = openmp(python)
-    if preloaded is not None:
-        environment["LD_PRELOAD"] = str(preloaded)
+    environment = {**_common(python), "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": cores}
     argv = [str(python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder), "--port", "{port}"]
     argv += ["--served-model-name", model, "--limit-mm-per-prompt", MEDIA, *VLLM_OPTIONS, *VLLM_FORMS[form]]
     return ServerCommand(f"{VLLM} {form}", argv, environment)
@@ -61,7 +58,13 @@ def transformers(python: Path, folder: Path, batch: int) -> ServerCommand:
     argv = [str(python), str(TRANSFORMERS_SERVER), str(folder), "--port", "{port}"]
     argv += ["--batch", str(batch), "--threads", str(threads)]
     form = "one by one" if batch == 1 else f"batches of {batch}"
-    return ServerCommand(f"{TRANSFORMERS} {form}", argv, OFFLINE)
+    return ServerCommand(f"{TRANSFORMERS} {form}", argv, _common(python))
+
+
+def _common(python: Path) -> dict[str, str]:
+    """Both peers get the OpenMP library that comes with vLLM: with torch's own, threads that wait burn a core."""
+    preloaded = openmp(python)
+    return OFFLINE | ({"LD_PRELOAD": str(preloaded)} if preloaded is not None else {})
 
 
 def all_sides(python: Path, folder: Path, model: str, given: str) -> Sequence[ServerCommand]:

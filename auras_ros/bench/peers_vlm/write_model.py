@@ -31,7 +31,7 @@ def write(folder: Path, settings: dict[str, Any]) -> None:
     import transformers
 
     folder.mkdir(parents=True, exist_ok=True)
-    ids = tokenizer(folder, settings["special"], settings["config"]["text_config"]["vocab_size"], settings["start"])
+    ids = tokenizer(folder, settings["special"], settings["config"]["text_config"]["vocab_size"])
     kind, config = settings["model_type"], settings["config"]
     for key, token in settings["ids"].items():
         config[key] = ids[token]
@@ -90,9 +90,9 @@ def renamed(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return made
 
 
-def tokenizer(folder: Path, special: list[str], vocabulary: int, start: str) -> dict[str, int]:
+def tokenizer(folder: Path, special: list[str], vocabulary: int) -> dict[str, int]:
     """Writes tokenizer.json, a byte-level BPE of exactly `vocabulary` tokens; returns the ids of the special ones."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
     alphabet = [*string.ascii_letters, *string.digits, *string.punctuation, "Ġ", "Ċ"]  # of ASCII alone
     trained = Tokenizer(models.BPE())
@@ -110,8 +110,6 @@ def tokenizer(folder: Path, special: list[str], vocabulary: int, start: str) -> 
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
     ids = {token: words[token] for token in special}
-    if start:
-        made.post_processor = processors.TemplateProcessing(single=f"{start} $A", special_tokens=[(start, ids[start])])
     made.save(str(folder / "tokenizer.json"))
     return ids
 
