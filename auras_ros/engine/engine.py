@@ -144,6 +144,8 @@ class Engine:
         while (dispatch := self._scheduler.next(self._state)) is not None:
             self._dispatch(dispatch)
             dispatched += 1
+            if self._running and self._running[-1][0].done():  # in this thread: what it made is scheduled first
+                break
         return bool(drained or admitted or dispatched)
 
     def _run(self) -> None:
