@@ -38,6 +38,15 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
+@pytest.fixture(scope="session")
+def vlm_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny vision-language model with random weights."""
+    pytest.importorskip("transformers", reason="writes the folder")
+    from tests.checkpoints.vlm import folders
+
+    return folders.write("smolvlm", tmp_path_factory.mktemp("vlm") / "tiny").path
+
+
 @pytest.fixture
 def children(domain: int, tmp_path: Path) -> Iterator[Children]:
     starter = Children(tmp_path)

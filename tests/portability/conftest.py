@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from tests.nodes import wire
-from tests.nodes.conftest import actuator, checkpoint, children, contract, fake, robot, watch
+from tests.nodes.conftest import actuator, checkpoint, children, contract, fake, robot, vlm_folder, watch
 from tests.portability.backends import BACKENDS, RMW, why_not
 
-__all__ = ["actuator", "checkpoint", "children", "contract", "fake", "robot", "watch"]
+__all__ = ["actuator", "checkpoint", "children", "contract", "fake", "robot", "vlm_folder", "watch"]
 HERE = Path(__file__).parent
 DOMAINS = range(50, 60)
 _next_domain = itertools.cycle(DOMAINS)

@@ -6,6 +6,7 @@ Guards: a call, a keyword, a QoS value, a message field or an attribute that onl
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 LATCHED = ["RELIABLE", "TRANSIENT_LOCAL", 1]
@@ -95,6 +96,20 @@ def test_the_agent(drive: Drive, checkpoint: str) -> None:
     assert facts["chunk"] == [["horizon", 16, 32], ["agent_x,agent_y", 2, 2]]
     assert facts["reset"] is True
     assert facts["incompatible"] == ["camera/top/image_raw incompatible RELIABILITY"]
+
+
+def test_the_vlm(drive: Drive, vlm_folder: Path) -> None:
+    outcome = drive("vlm", checkpoint=str(vlm_folder), cameras="top", camera_age_limit_ms=60000.0)
+    assert outcome["refused"] == []
+    has(outcome, "publishers", ["/answer", "String", "RELIABLE", "VOLATILE", 10], ["/vlm/heartbeat", "String", *NEWEST])
+    has(outcome, "publishers", ["/answer/stream", "String", "RELIABLE", "VOLATILE", 1000])
+    has(outcome, "subscriptions", ["/camera/top/image_raw", "Image", *NEWEST])
+    has(outcome, "subscriptions", ["/question", "String", "RELIABLE", "VOLATILE", 10])
+    facts = outcome["facts"]
+    assert facts["changed"] == [False, True, True, True, True]
+    assert {"checkpoint", "cameras", "standing", "kv_mib", "autostart"} <= set(facts["parameters"])
+    assert (facts["set"][0], "out of range" in facts["set"][1]) == (False, True)
+    assert facts["answer"] == "top"
 
 
 def test_the_pusht_bridge(drive: Drive) -> None:

@@ -18,7 +18,6 @@ from auras_ros.nodes.vlm.node import VlmNode
 from auras_ros.ros import Parameter, QoSProfile, ReliabilityPolicy
 from auras_ros.ros.image import image_message
 from auras_ros.ros.msg import Image, String
-from tests.checkpoints.vlm import folders
 from tests.nodes.diagnosed import Diagnosed
 from tests.nodes.wire import RELIABLE, Watch, own_domain
 
@@ -27,12 +26,6 @@ SENSOR = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 
 CHANGED = ("camera", "standing", "camera_age_limit_ms", "max_age_ms", "running", "waiting", "system", "checkpoint")
 CHANGED += ("length", "question_limit_bytes", "cores")
-
-
-@pytest.fixture(scope="package")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("transformers", reason="writes the folder")
-    return folders.write("smolvlm", tmp_path_factory.mktemp("vlm") / "tiny").path
 
 
 class Gate:
@@ -146,14 +139,14 @@ class Bench:
             self.node.trigger_cleanup()
 
 
-@pytest.fixture(scope="package")
-def _bench(folder: Path) -> Iterator[Bench]:
+@pytest.fixture(scope="module")
+def _bench(vlm_folder: Path) -> Iterator[Bench]:
     gate = Gate()
     with own_domain(), pytest.MonkeyPatch.context() as patched:
         run = DecodeWorker.__call__
         patched.setattr(DecodeWorker, "__call__", lambda self, dispatch: (gate.passed(), run(self, dispatch))[1])
         watch = Watch(actuator="")
-        given: dict[str, Any] = {"checkpoint": str(folder), "cameras": "top,side", "camera_age_limit_ms": 60000.0}
+        given: dict[str, Any] = {"checkpoint": str(vlm_folder), "cameras": "top,side", "camera_age_limit_ms": 60000.0}
         node = VlmNode(parameter_overrides=[Parameter(name, value=value) for name, value in given.items()])
         bench = Bench(node, watch, gate)
         node.start()

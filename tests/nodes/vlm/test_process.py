@@ -17,13 +17,13 @@ from auras_ros.ros.msg import String
 from tests.nodes.wire import BEST_EFFORT, RELIABLE, Children, Watch
 
 
-def test_auras_run_starts_it_and_ends_it(folder: Path, children: Children, watch: Watch, tmp_path: Path) -> None:
+def test_auras_run_starts_it_and_ends_it(vlm_folder: Path, children: Children, watch: Watch, tmp_path: Path) -> None:
     """It configures and activates itself, in a process of its own."""
     sections: dict[str, Any] = {
         "supervisor": {"processes": ["vlm"]},
-        "vlm": {"checkpoint": f"./{folder.name}", "max_tokens": 4},
+        "vlm": {"checkpoint": f"./{vlm_folder.name}", "max_tokens": 4},
     }
-    path = folder.parent / "mine.yaml"
+    path = vlm_folder.parent / "mine.yaml"
     path.write_text(yaml.safe_dump({name: {"ros__parameters": values} for name, values in sections.items()}))
     child = children(sys.executable, "-m", "auras_ros.cli.main", "run", str(path))
     beats: list[dict[str, Any]] = []
@@ -53,9 +53,11 @@ DecodeWorker.__call__ = lambda *words: threading.Event().wait()
 """
 
 
-def test_a_forward_that_hangs_is_reported_and_ends_the_process(folder: Path, children: Children, watch: Watch) -> None:
+def test_a_forward_that_hangs_is_reported_and_ends_the_process(
+    vlm_folder: Path, children: Children, watch: Watch
+) -> None:
     """The supervisor starts it again; agent and actuator are other processes."""
-    child = children.node("vlm", {"checkpoint": str(folder), "late_ms": 200.0}, code=HANGS)
+    child = children.node("vlm", {"checkpoint": str(vlm_folder), "late_ms": 200.0}, code=HANGS)
     states: list[str] = []
     watch.node.create_subscription(
         String, "vlm/heartbeat", lambda m: states.append(json.loads(m.data)["state"]), BEST_EFFORT

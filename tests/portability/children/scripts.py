@@ -19,8 +19,9 @@ from auras_ros.nodes.actuator import node as actuator
 from auras_ros.nodes.actuator.settings import load_contract
 from auras_ros.nodes.agent import node as agent
 from auras_ros.nodes.common.messages import chunk_message, host_id, json_message, read_action
+from auras_ros.nodes.vlm import node as vlm
 from auras_ros.ros.image import image_message, to_time_msg
-from auras_ros.ros.msg import Bool, Header, JointState
+from auras_ros.ros.msg import Bool, Header, JointState, String
 from auras_ros.sim import pusht_bridge
 
 NAMES = ["agent_x", "agent_y"]
@@ -149,8 +150,8 @@ def jump(facts: Facts) -> None:
     facts["jump"] = "disarmed"
 
 
-def change(transition: int) -> bool:
-    return bool(ros.call("/agent/change_state", transition=Transition(id=transition)).success)
+def change(transition: int, node: str = "agent") -> bool:
+    return bool(ros.call(f"/{node}/change_state", transition=Transition(id=transition)).success)
 
 
 def state() -> str:
@@ -178,6 +179,18 @@ def drive_agent(facts: Facts) -> None:
         facts["states"].append(state())
 
 
+def drive_vlm(facts: Facts) -> None:
+    refuse_a_parameter("vlm", "running", 0, facts)
+    facts["changed"] = [change(transition, "vlm") for transition in (2, 1, 3)]  # rclpy raises at the first
+    with Feed(0.05, image):
+        question = String(data=json.dumps({"text": "where is the tee?", "camera": "top", "max_tokens": 2}))
+        with Feed(0.2, lambda: ("/question", question)):
+            answer = ros.heard("/answer", lambda m: json.loads(m.data)["finish"] in ("stop", "length"), "an answer")
+        ros.heard("/answer/stream", lambda m: True, "a piece")
+    facts["answer"] = json.loads(answer.message.data)["image"]["camera"]
+    facts["changed"] += [change(transition, "vlm") for transition in (4, 2)]
+
+
 def drive_bridge(facts: Facts) -> None:
     refuse_a_parameter("pusht", "seed", -1, facts)
     camera = ros.heard("/camera/top/image_raw", lambda m: True, "an image")
@@ -192,5 +205,6 @@ def drive_bridge(facts: Facts) -> None:
 SCRIPTS: dict[str, tuple[Callable[[list[str]], int], Callable[[Facts], None]]] = {
     "actuator": (actuator.main, drive_actuator),
     "agent": (agent.main, drive_agent),
+    "vlm": (vlm.main, drive_vlm),
     "bridge": (pusht_bridge.main, drive_bridge),
 }
