@@ -90,7 +90,12 @@ def test_a_folder_that_is_none_is_named_and_another_is_configured_after_it(bench
 
 @pytest.mark.parametrize(
     ("parameters", "words"),
-    [({"length": 8}, "leave no room for an answer in 8"), ({"cores": "999"}, "cores [999] are not available here")],
+    [
+        ({"length": 8}, "leave no room for an answer in 8"),
+        ({"cores": "999"}, "lane 'vlm': cores [999] are not available here"),
+        ({"decode_cores": "999"}, "lane 'decode': cores [999] are not available here"),
+        ({"threads": 64, "cores": "0"}, "lane 'vlm': threads 64 on 1 core(s)"),
+    ],
     ids=str,
 )
 def test_what_does_not_fit_the_model_or_the_machine_is_refused_at_configure(
