@@ -15,7 +15,7 @@ from auras_ros.ros.msg import String
 
 
 class ConfiguredVlm:
-    """Subscribes at once; each activation answers anew."""
+    """Subscribes at once; each activation has its own `Answering`."""
 
     def __init__(
         self, node: Node, settings: VlmSettings, engine: Engine, qos: QosWatch, on_question: Callable[[str], None]

@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields
 from auras_ros.engine.options import EngineOptions
 from auras_ros.nodes.vlm.question import StandingQuestion, read_standing
 from auras_ros.parameters import ParameterError, core_numbers, parameter
-from auras_ros.parameters import parameter as engine
 
 MOST = 2**20
 
@@ -48,20 +47,20 @@ class VlmSettings:
         10000.0, "a forward that takes longer is reported; after ten times as long the process ends and starts again",
         100.0, 600000.0,
     )  # fmt: skip
-    length: int = engine(
+    length: int = parameter(
         EngineOptions.length, "tokens of prompt and answer together; 0: the model's, 8192 at most", 0, MOST
     )
-    kv_mib: int = engine(EngineOptions.kv_mib, "memory for keys and values, MiB", 1, MOST)
-    block: int = engine(EngineOptions.block, "tokens of a block of keys and values", 1, 1024)
-    running: int = engine(EngineOptions.running, "questions that are answered together", 1, 256)
-    waiting: int = engine(EngineOptions.waiting, "questions that wait beyond those; one more is refused", 0, 4096)
-    prefill_tokens: int = engine(EngineOptions.prefill_tokens, "tokens of one prefill", 1, MOST)
-    chunked: bool = engine(EngineOptions.chunked, "divide longer prompts into prefills of that size")
-    prefix_cache: bool = engine(EngineOptions.prefix_cache, "keep what earlier prompts began with")
-    image_cache_mib: int = engine(
+    kv_mib: int = parameter(EngineOptions.kv_mib, "memory for keys and values, MiB", 1, MOST)
+    block: int = parameter(EngineOptions.block, "tokens of a block of keys and values", 1, 1024)
+    running: int = parameter(EngineOptions.running, "questions that are answered together", 1, 256)
+    waiting: int = parameter(EngineOptions.waiting, "questions that wait beyond those; one more is refused", 0, 4096)
+    prefill_tokens: int = parameter(EngineOptions.prefill_tokens, "tokens of one prefill", 1, MOST)
+    chunked: bool = parameter(EngineOptions.chunked, "divide longer prompts into prefills of that size")
+    prefix_cache: bool = parameter(EngineOptions.prefix_cache, "keep what earlier prompts began with")
+    image_cache_mib: int = parameter(
         EngineOptions.image_cache_mib, "memory for the embeddings of earlier images, MiB", 0, MOST
     )
-    int8: bool = engine(EngineOptions.int8, "the decoder's layers multiply in 8 bits")
+    int8: bool = parameter(EngineOptions.int8, "the decoder's layers multiply in 8 bits")
 
     def camera_names(self) -> tuple[str, ...]:
         """Raises ParameterError."""
