@@ -185,14 +185,18 @@ def test_idefics3_is_served_as_transformers_does(written: Callable[[str], Writte
     assert tokens(answers(engine, case.requests())) == case.wanted
 
 
-def test_a_step_of_int8_is_near_float32s(written: Callable[[str], Written]) -> None:
-    """Stated: its tokens are its own; a batch may change them, as inputs are rounded by the range of all rows."""
+def test_int8_is_near_float32_and_the_same_in_a_batch(written: Callable[[str], Written]) -> None:
+    """Stated: its tokens are its own, but no neighbour's and no preemption's: each token is rounded by itself."""
     case = Case(written("llava"), "llava")
-    engine = engine_of(case.path, block=BLOCK, int8=True)
-    given = answers(engine, case.requests(logprobs=1))
+    alone = engine_of(case.path, block=BLOCK, int8=True, running=1)
+    given = answers(alone, case.requests(logprobs=1))
     first = [abs((answer.tokens[0].logprob or 0.0) - known) for answer, known in zip(given, firsts(case), strict=True)]
     assert max(first) < 0.2
-    ended(engine)
+    blocks = case.pair + 2
+    scarce, order = engine_of(case.path, blocks, block=BLOCK, int8=True), case.order(blocks)
+    made = answers(scarce, [case.requests()[place] for place in order])
+    assert tokens(made) == [given[place].ids for place in order]
+    ended(scarce)
 
 
 def firsts(case: Case) -> list[float]:

@@ -64,20 +64,20 @@ def asks(engine: Engine) -> list[VlmPrompt]:
 def hostile(engine: Engine, chance: random.Random, prompts: list[VlmPrompt]) -> None:
     """Something that is refused before it is taken."""
     none = torch.empty(0, dtype=torch.int64)
-    with pytest.raises((InvalidRequestError, PromptError)):
-        match chance.randrange(6):
-            case 0:
-                engine.submit(VlmRequest(VlmPrompt(torch.tensor([chance.choice([-1, 320, 2**62])]), (), none)))
-            case 1:
-                engine.submit(VlmRequest(prompts[0], max_tokens=chance.choice([0, 1 << 20, 10**30])))
-            case 2:
-                engine.checkpoint.prompts.plain("\ud800")
-            case 3:
-                engine.submit(VlmRequest(VlmPrompt(prompts[2].ids, (), none), deadline_ms=float("inf")))
-            case 4:
-                engine.submit(VlmRequest(prompts[0], grammar=Grammar("regex", "(" * 300)))
-            case _:
-                engine.submit(VlmRequest(VlmPrompt(torch.zeros(5000, dtype=torch.int64), (), none)))
+    prompt: dict[str, Any] = {"prompt": prompts[0]}
+    asked: list[dict[str, Any]] = [
+        {"prompt": VlmPrompt(torch.tensor([chance.choice([-1, 320, 2**62])]), (), none)},
+        prompt | {"max_tokens": chance.choice([0, 1 << 20, 10**30])},
+        prompt | {"deadline_ms": chance.choice([0.0, float("inf"), float("nan")])},
+        prompt | {"stop_ids": [1]},
+        prompt | {"grammar": Grammar("regex", chance.choice(["(" * 300, "\ud800", "[z-a]"]))},
+        {"prompt": VlmPrompt(torch.zeros(5000, dtype=torch.int64), (), none)},
+        {"prompt": VlmPrompt(prompts[2].ids, prompts[2].images, none)},
+    ]
+    with pytest.raises(InvalidRequestError):
+        engine.submit(VlmRequest(**chance.choice(asked)))
+    with pytest.raises(PromptError):
+        engine.checkpoint.prompts.plain("\ud800")
 
 
 def ask(engine: Engine, log: Log, seed: int) -> None:
@@ -106,8 +106,7 @@ def ask(engine: Engine, log: Log, seed: int) -> None:
             try:
                 reply = engine.submit(request, listen)
                 break
-            except EngineFullError as error:
-                assert "the engine is full" in str(error)
+            except EngineFullError:
                 log.refused["full"] += 1
                 with log.lock:
                     waiting = [each.reply for each in log.asked if not each.reply.ended]
