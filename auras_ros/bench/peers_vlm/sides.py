@@ -20,13 +20,15 @@ AT_ONCE = 8
 SERVE = (sys.executable, "-m", "auras_ros.cli.main", "serve")
 TRANSFORMERS_SERVER = Path(__file__).with_name("transformers_server.py")
 OFFLINE = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+# As many waiting requests as vLLM takes in practice, and its memory for keys and values.
+OUR_OPTIONS = (
+    f"--dtype float32 --running {AT_ONCE} --waiting 1024 --length {LENGTH} --kv-mib 1024 --no-prefix-cache"
+    " --image-cache-mib 0"
+).split()
 VLLM_FORMS = {"eager": ["--enforce-eager"], "compiled": list[str]()}
 VLLM_OPTIONS = (
     f"--host 127.0.0.1 --dtype float32 --max-num-seqs {AT_ONCE} --max-model-len {LENGTH} --no-enable-prefix-caching"
     " --mm-processor-cache-gb 0 --disable-uvicorn-access-log"
-).split()
-OUR_OPTIONS = (
-    f"--dtype float32 --running {AT_ONCE} --waiting 512 --length {LENGTH} --no-prefix-cache --image-cache-mib 0"
 ).split()
 MEDIA = '{"image": 1, "video": 0}'  # else it reserves memory for videos
 
@@ -41,7 +43,7 @@ def ours(folder: Path, model: str, given: str) -> ServerCommand:
     if given:
         words = [word.replace("{folder}", str(folder)).replace("{model}", model) for word in shlex.split(given)]
     else:
-        words = [*SERVE, str(folder), "--port", "{port}", "--name", model, *OUR_OPTIONS]
+        words = [*SERVE, str(folder), "--name", model, "--port", "{port}", *OUR_OPTIONS]
     return ServerCommand(OURS, words, own=True)
 
 
