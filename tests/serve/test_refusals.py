@@ -59,7 +59,7 @@ TABLE: list[tuple[str, Any, str | None, str]] = [
     (CHAT, HELLO | {"top_logprobs": 2}, "top_logprobs", "logprobs"),
     (CHAT, HELLO | {"stream_options": {"include_usage": True}}, "stream_options", "stream"),
     (CHAT, HELLO | {"stream_options": {"usage": True}}, "stream_options.usage", "not a field"),
-    (CHAT, HELLO | {"deadline_ms": 0}, "deadline_ms", "not above 0"),
+    (CHAT, HELLO | {"deadline_ms": 0}, "deadline_ms", "above 0"),
     (CHAT, HELLO | {"response_format": {"type": "yaml"}}, "response_format.type", "json_schema"),
     (CHAT, HELLO | {"response_format": {"type": "json_schema"}}, "response_format", "must be there"),
     (CHAT, HELLO | {"guided_regex": "("}, "guided_regex", "regex"),
