@@ -54,6 +54,10 @@ class BlockPool:
         """How many blocks `share` would give."""
         return next((index for index, each in enumerate(hashes) if each not in self._by_hash), len(hashes))
 
+    def owned(self, hashes: Sequence[bytes]) -> int:
+        """How many of them somebody owns: sharing those takes nothing from `free`."""
+        return sum(self._owners[self._by_hash[each]] > 0 for each in hashes[: self.known(hashes)])
+
     def keep(self, block: int, name: bytes) -> None:
         """The block is full and stays as it is: others may find it by this hash, unless they find one already."""
         if self._keep and name not in self._by_hash and block not in self._hashes:

@@ -30,9 +30,10 @@ class BlockTables:
         return active.remaining - self._pool.known(active.hashes(self._cache.block)) * self._cache.block
 
     def lacking(self, active: ActiveRequest, count: int) -> int:
-        """Blocks that `count` more tokens need at most."""
+        """Blocks that `count` more tokens take from `free` at most."""
         done = len(active.ids) - self.remaining(active)
-        return max(self._cache.needed(done + count) - len(active.table), 0)
+        there = len(active.table) or self._pool.owned(active.hashes(self._cache.block))
+        return max(self._cache.needed(done + count) - there, 0)
 
     def share(self, active: ActiveRequest) -> None:
         """A request without blocks begins with those of earlier prompts that begin alike."""

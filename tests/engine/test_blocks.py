@@ -74,7 +74,11 @@ class Pool(RuleBasedStateMachine):
                 break
             wanted.append(by_name[name])
         assert self.pool.known(names) == len(wanted)
+        assert self.pool.owned(names) == len(set(wanted) & set(self.counts()))
+        free = self.pool.free
+        owned = self.pool.owned(names)
         assert self.pool.share(names) == wanted
+        assert free - self.pool.free == len(wanted) - owned
         self.unused = [block for block in self.unused if block not in wanted]
         self.owners.append(wanted)
 

@@ -19,9 +19,9 @@ from auras_ros.checkpoints.vlm.open import open_vlm
 from auras_ros.engine.request import Answer, VlmRequest
 from auras_ros.models.sampler import Sampling
 from tests.checkpoints.vlm.decoding import greedy
-from tests.checkpoints.vlm.folders import Written
+from tests.checkpoints.vlm.folders import Written, image
 from tests.checkpoints.vlm.test_vlm_parity import TOKENS, reference
-from tests.engine.making import answers, chat, ended, engine_of
+from tests.engine.making import answers, chat, ended, engine_of, finish
 
 pytest.importorskip("transformers")
 pytest.importorskip("PIL")
@@ -203,3 +203,35 @@ def firsts(case: Case) -> list[float]:
     """In float32, the log probability of the first token of each answer."""
     engine = engine_of(case.path, block=BLOCK)
     return [answer.tokens[0].logprob or 0.0 for answer in answers(engine, case.requests(logprobs=1))]
+
+
+def test_a_picture_that_is_there_twice_is_encoded_once(case: Case) -> None:
+    engine = engine_of(case.path, block=BLOCK)
+    parts = [{"type": "image"}, {"type": "text", "text": "and"}, {"type": "image"}]
+    picture = image(40, 60)
+    prompt = engine.checkpoint.prompts.chat([{"role": "user", "content": parts}], [picture, picture])
+    wanted = greedy(open_vlm(case.path).model, prompt, TOKENS)
+    assert tokens(answers(engine, [asked(prompt)] * 2)) == [wanted] * 2
+    assert engine.stats.images == 1
+
+
+def test_a_prefix_that_another_owns_needs_no_room(case: Case) -> None:
+    """Blocks for one prompt and two answers: the second request decodes beside the first."""
+    prompt = case.prompts[3]
+    length = len(prompt.ids)
+    blocks = -(-length // BLOCK) + 2 * -(-TOKENS // BLOCK) + 2
+    engine = engine_of(case.path, blocks, block=BLOCK)
+    first = engine.submit(asked(prompt))
+    while not engine._state.queues["decode"]:
+        engine.step()
+    second = engine.submit(asked(prompt))
+    while not second.ended:
+        engine.step()
+        if len(engine._state.queues["decode"]) == 2:
+            break
+    assert not first.ended
+    finish(engine)
+    assert first.result(0).ids == second.result(0).ids == case.wanted[3]
+    assert second.result(0).usage.cached_tokens == (length - 1) // BLOCK * BLOCK
+    assert not engine.stats.preemptions
+    ended(engine)
