@@ -119,7 +119,7 @@ setup(
         "grammar": GRAMMAR,
         "serve": SERVE,
         "transformers": TRANSFORMERS,
-        "demo": SIM + PLOT,
+        "demo": SIM + PLOT + VLM,
         "test": TEST + SIM,  # `colcon test` runs nothing unless an extra of this name asks for pytest
         "dev": DEV,
     },

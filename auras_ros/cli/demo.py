@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
+import math
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -15,6 +18,7 @@ from auras_ros.cli.command import INTERRUPTED, stop_signals
 from auras_ros.cli.demo_options import DemoOptions, overrides, parse, with_period
 from auras_ros.cli.progress import Progress
 from auras_ros.clock import MonotonicClock
+from auras_ros.live.referee.answers import TableAnswers
 from auras_ros.live.referee.episode import Rules
 from auras_ros.live.referee.film import RATE_HZ, Film
 from auras_ros.live.referee.measures import NS_PER_MS, Measures
@@ -37,7 +41,8 @@ FEWEST_STEPS, MOST_STEPS = 8, 100  # of the shipped policy's `quick`; of its tra
 TRIAL, TRIAL_STEPS, TRIAL_S = "trial", 40, 4.0  # played to learn how long a step takes beside the other processes
 REQUEST_PERIODS = 3.4  # control periods by the trial; the play itself is up to a tenth quicker or slower
 STAGES = 6  # frames of about a control period, whose requests live well within a chunk's horizon
-TITLES = {TRIAL: "trial", "seq": "sequential", "auras": "auras"}
+ASKED = "vlm"  # played like `auras`, with questions to the vision-language model beside it
+TITLES = {TRIAL: "trial", "seq": "sequential", "auras": "auras", ASKED: "auras, asked"}
 
 
 class DemoError(RuntimeError):
@@ -59,7 +64,7 @@ def run(argv: list[str]) -> int:
 @dataclass(frozen=True)
 class DemoResult:
     """What came of a play. referee: None if it never began. film: its file and each seed's frames, or None. error: why
-    it ended early, or ""."""
+    it ended early, or "". answers: of the vision-language model, if it was asked."""
 
     name: str
     title: str
@@ -70,6 +75,7 @@ class DemoResult:
     deadline_ms: float
     film: tuple[Path, Mapping[int, int]] | None
     error: str
+    answers: TableAnswers | None = None
 
 
 def _play_all(options: DemoOptions, stopping: list[int]) -> int:
@@ -97,8 +103,8 @@ def _play_all(options: DemoOptions, stopping: list[int]) -> int:
 
 
 def _play_both(options: DemoOptions, stopping: list[int], plays: list[DemoResult]) -> dict[str, float]:
-    """Play for a few seconds to learn how many steps to take, then with so many sequentially and as `auras`; these two
-    are added to `plays`. Returns what was learnt. Raises DemoError if nothing was."""
+    """Play for a few seconds to learn how many steps to take, then all plans with so many; these are added to `plays`.
+    Returns what was learnt. Raises DemoError if nothing was."""
     rules = Rules(seconds=TRIAL_S, episodes=1, grace_s=0.0)
     trial = _Play(TRIAL, Plan(f"ddim{TRIAL_STEPS}"), replace(options, rules=rules), stopping).run()
     if trial.film is not None:
@@ -109,7 +115,10 @@ def _play_both(options: DemoOptions, stopping: list[int], plays: list[DemoResult
         raise DemoError(trial.error)
     steps, request_ms = denoising_steps(trial)
     print(f"{steps} denoising steps: a sequential request takes some {request_ms:.0f} ms here", flush=True)
-    for name, plan in both_plans(steps).items():
+    for name, plan in all_plans(steps).items():
+        if name == ASKED and (missing := _missing()):
+            print(f"no questions: {missing} is not installed; pip install 'auras_ros[vlm]'", file=sys.stderr)
+            break
         took = f", {request_ms:.0f} ms a request" if plan.mode == "seq" else ""
         plays.append(_Play(name, plan, options, stopping, took).run())
         referee = plays[-1].referee
@@ -128,7 +137,7 @@ class _Play:
         from auras_ros.nodes.actuator.settings import load_contract
 
         self._name, self.plan, self._stopping, self._progress = name, plan, stopping, Progress(quiet_s=5.0)
-        self._took = took
+        self._took, self._answers = took, TableAnswers() if name == ASKED else None
         self._options = replace(options, plan=plan)
         self._config = resources.find("config", "demo.yaml")
         self._overrides = overrides(self._options)
@@ -150,7 +159,8 @@ class _Play:
     def run(self) -> DemoResult:
         from auras_ros.live.referee.node import RefereeNode
 
-        node, error = RefereeNode(self._contract, self._rate_hz, self._film, MonotonicClock()), ""
+        clock, error = MonotonicClock(), ""
+        node = RefereeNode(self._contract, self._rate_hz, self._film, clock, self._answers)
         try:
             self._play(node)
         except DemoError as failure:
@@ -167,7 +177,7 @@ class _Play:
             print("stopped before the first episode", flush=True)
         film = (self._video.path, self._film.lengths) if self._video and self._film and self._video.frames else None
         told = (node.referee, node.measures, node.deadline_ms)
-        return DemoResult(self._name, self.title, self.plan, self._drift_px, *told, film, error)
+        return DemoResult(self._name, self.title, self.plan, self._drift_px, *told, film, error, self._answers)
 
     # -- playing ------------------------------------------------------------------------------------------
 
@@ -179,8 +189,13 @@ class _Play:
         try:
             with log_path.open("w" if self._name in ("", TRIAL) else "a", encoding="utf-8") as log:
                 supervisor = Supervisor(self._config, log=log, parameters=self._overrides)
-                with supervisor:
-                    turn = self._turns(callbacks, supervisor)
+                with ExitStack() as running:
+                    running.enter_context(supervisor)
+                    supervisors = [supervisor]
+                    if self._answers is not None:
+                        vlm = Supervisor(resources.find("config", "pusht_vlm.yaml"), log=log)
+                        supervisors.append(running.enter_context(vlm))
+                    turn = self._turns(callbacks, supervisors)
                     if self._await_all(node, turn):
                         self._referee(node, turn)
                     self._progress.done()
@@ -189,16 +204,16 @@ class _Play:
         finally:
             callbacks.close()
 
-    def _turns(self, callbacks: Any, supervisor: Supervisor) -> Callable[[], bool]:
-        """A function that runs a callback and checks the processes. It returns False once the demo should stop, and
-        raises DemoError."""
-
+    def _turns(self, callbacks: Any, supervisors: Sequence[Supervisor]) -> Callable[[], bool]:
+        """A function that runs a callback and checks the processes; those of the first supervisor play. It returns
+        False once the demo should stop, and raises DemoError."""
+        supervisor = supervisors[0]
         quickest = with_period(replace(self.plan, generation=QUICKEST))
 
         def turn() -> bool:
             if not callbacks.spin_once():
                 raise DemoError("the referee receives nothing any more; see its messages above")
-            for news in supervisor.poll():
+            for news in (news for each in supervisors for news in each.poll()):
                 self._progress.done()
                 print(f"[supervisor] {news}", flush=True)
             if "agent" in supervisor.too_slow and self.plan != quickest:
@@ -258,7 +273,7 @@ def write(options: DemoOptions, plays: Sequence[DemoResult], learnt: Mapping[str
         drift = f", drift {play.drift_px:g} px a step" if play.drift_px else ""
         found = figures(referee, play.measures)
         print(f"\nPush-T over ROS 2 topics, {play.title}{drift}", flush=True)
-        print(table(referee, play.measures, play.deadline_ms), flush=True)
+        print(table(referee, play.measures, play.deadline_ms, play.answers), flush=True)
         extra = {
             "plan": str(play.plan),
             "drift_px": play.drift_px,
@@ -267,7 +282,12 @@ def write(options: DemoOptions, plays: Sequence[DemoResult], learnt: Mapping[str
         }
         named = {"play": play.name} if play.name else {}
         rows += [{**named, **episode.row(), **extra} for episode in referee.episodes]
+        found |= {} if play.answers is None else play.answers.figures()
         summary |= {f"{play.name}_{key}" if play.name else key: value for key, value in found.items()}
+    kept = summary.get(f"{ASKED}_chunks_per_s", 0.0) / summary.get("auras_chunks_per_s", math.inf)
+    if kept:
+        summary["chunk_rate_kept"] = kept
+        print(f"\n  with the questions {kept:.0%} as many chunks a second as without them", flush=True)
     report = Report("demo", rows, summary)
     written = [options.out / "demo.json"] + ([options.json] if options.json else [])
     for path in written:
@@ -282,7 +302,7 @@ def _film(out: Path, plays: Sequence[DemoResult]) -> list[Path]:
     """The films' files; of several plays also the one that shows them next to each other."""
     films = [play.film for play in plays if play.film is not None]
     files = [path for path, _ in films]
-    if len(films) > 1 and side_by_side(films, out / "demo.mp4", out / "demo.png"):
+    if len(films) > 1 and side_by_side(films[:2], out / "demo.mp4", out / "demo.png"):
         return [out / "demo.mp4", out / "demo.png", *files]
     return files
 
@@ -313,10 +333,16 @@ def denoising_steps(trial: DemoResult) -> tuple[int, float]:
     return steps, perception_ms + steps * step_ms
 
 
-def both_plans(steps: int) -> dict[str, Plan]:
-    """The two plays: the same denoising one request after another, and pipelined."""
+def all_plans(steps: int) -> dict[str, Plan]:
+    """The plays: the same denoising one request after another, pipelined, and pipelined beside questions."""
     seq = Plan(f"ddim{steps}")
-    return {"seq": seq, "auras": replace(seq, mode="auras", pp_generation=min(STAGES, steps))}
+    auras = replace(seq, mode="auras", pp_generation=min(STAGES, steps))
+    return {"seq": seq, "auras": auras, ASKED: auras}
+
+
+def _missing() -> str:
+    """A package that the vision-language model needs and that is not installed, or ""."""
+    return next((name for name in ("tokenizers", "PIL", "jinja2") if importlib.util.find_spec(name) is None), "")
 
 
 def progress_line(referee: Referee, now_ns: int) -> str:

@@ -17,7 +17,7 @@ from auras_ros.models.unet1d import ConditionalUnet1d
 from auras_ros.policies.denoising import TRAINING_STEPS, add_noise, squared_cosine_alphas
 from auras_ros.report.result import Say
 from auras_ros.train.demonstrations import Demonstrations
-from auras_ros.train.loops import REPORT_STEPS, Curve, cosine_rate, fit
+from auras_ros.train.loops import REPORT_STEPS, Curve, cosine_share, fit
 from auras_ros.train.push_table import corners
 
 HALF_PX = 256.0  # positions are scaled to [-1, 1] over the 512 px table
@@ -48,7 +48,7 @@ def train_encoder(
     check = torch.arange(0, len(images), max(1, len(images) // 500))
     optimizer = torch.optim.AdamW(encoder.parameters(), lr=peak, weight_decay=1e-4)
     for step in range(steps):
-        cosine_rate(optimizer, peak, step, steps, warmup=50)
+        optimizer.param_groups[0]["lr"] = peak * cosine_share(step, steps, warmup=50)
         batch = torch.randint(0, len(images), (64,))
         loss = F.smooth_l1_loss(encoder.keypoints(pixels(images[batch])), targets[batch], beta=0.02)
         optimizer.zero_grad()
@@ -130,4 +130,4 @@ def train_denoiser(
         return F.mse_loss(network(noisy, timestep, condition), clean)
 
     optimizer = torch.optim.AdamW(network.parameters(), lr=peak, weight_decay=1e-5)
-    return fit(network, optimizer, loss, steps, 100, curve, lambda text: progress(f"denoiser {text}"))
+    return fit(network, [optimizer], loss, steps, 100, curve, lambda text: progress(f"denoiser {text}"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -31,33 +31,35 @@ class Curve:
         self.rows.append({"stage": self._stage, "step": step, "loss": loss, **more})
 
 
-def cosine_rate(optimizer: torch.optim.Optimizer, peak: float, step: int, steps: int, warmup: int) -> None:
-    """Set the rate of this step: up to `peak` over `warmup` steps, then down along a cosine to a hundredth."""
-    rate = peak * min(1.0, (step + 1) / warmup) * (0.5 * (1 + math.cos(math.pi * step / steps)) + 0.01)
-    for group in optimizer.param_groups:
-        group["lr"] = rate
+def cosine_share(step: int, steps: int, warmup: int) -> float:
+    """Of the peak rate: up over `warmup` steps, then down along a cosine to a hundredth."""
+    return min(1.0, (step + 1) / warmup) * (0.5 * (1 + math.cos(math.pi * step / steps)) + 0.01)
 
 
 def fit(
     learner: nn.Module,
-    optimizer: torch.optim.Optimizer,
+    optimizers: Sequence[torch.optim.Optimizer],
     loss_of: Callable[[], Tensor],
     steps: int,
     warmup: int,
     curve: Curve,
     progress: Say,
 ) -> nn.Module:
-    """Step down the loss of random batches, from the optimizer's rate along a cosine; returns the moving average of the
-    learner's weights. progress is told the smoothed loss."""
-    mean, smooth, peak = copy.deepcopy(learner), 0.0, optimizer.param_groups[0]["lr"]
-    trained = optimizer.param_groups[0]["params"]
+    """Step down the loss of random batches, from the optimizers' rates along a cosine; returns the moving average of
+    the learner's weights. progress is told the smoothed loss."""
+    mean, smooth = copy.deepcopy(learner), 0.0
+    groups = [(group, group["lr"]) for optimizer in optimizers for group in optimizer.param_groups]
+    trained = [parameter for group, _ in groups for parameter in group["params"]]
     for step in range(steps):
-        cosine_rate(optimizer, peak, step, steps, warmup)
+        for group, peak in groups:
+            group["lr"] = peak * cosine_share(step, steps, warmup)
         loss = loss_of()
-        optimizer.zero_grad()
+        for optimizer in optimizers:
+            optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(trained, 1.0)
-        optimizer.step()
+        for optimizer in optimizers:
+            optimizer.step()
         average_into(mean, learner, step)
         smooth = float(loss.detach()) if step == 0 else 0.98 * smooth + 0.02 * float(loss.detach())
         if (step + 1) % REPORT_STEPS == 0:

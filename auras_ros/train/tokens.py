@@ -41,7 +41,7 @@ def train_decoder(
         return token_loss(learner, prefix.tokens(condition), (actions[:, :HORIZON] + 1) * HALF_PX)
 
     optimizer = torch.optim.AdamW(trained, lr=peak, weight_decay=1e-2, betas=(0.9, 0.95))
-    return fit(learner, optimizer, loss, steps, 200, curve, lambda text: progress(f"decoder {text}"))
+    return fit(learner, [optimizer], loss, steps, 200, curve, lambda text: progress(f"decoder {text}"))
 
 
 def token_loss(policy: AutoregressivePolicy, prefix: Tensor, actions: Tensor) -> Tensor:

@@ -44,14 +44,15 @@ def test_a_plan_alone_is_played_for_a_minute_on_a_table_that_stands() -> None:
     assert overrides(options) == {"pusht": {"seed": 0}, "agent": {"plan": "quick,frame_period_ms=400.0", "seed": 0}}
 
 
-def test_without_a_plan_two_are_played_on_the_drifting_table() -> None:
+def test_without_a_plan_three_are_played_on_the_drifting_table() -> None:
     options = parse([])
     assert (options.rules, options.plan) == (Rules(seconds=None, episodes=3), None)
     drifting = {"seed": 0, "drift_px": 0.5, "success_coverage": DRIFT_SUCCESS_COVERAGE}
     assert overrides(options) == {"pusht": drifting, "agent": {"seed": 0}}
     assert parse(["--drift", "0"]).drift_px == 0
-    plans = demo.both_plans(60)
-    assert list(plans) == ["seq", "auras"]
+    plans = demo.all_plans(60)
+    assert list(plans) == ["seq", "auras", "vlm"]
+    assert plans["vlm"] == plans["auras"]
     assert plans["auras"].as_mode("seq") == plans["seq"] == Plan("ddim60")
 
 
@@ -145,7 +146,7 @@ def test_where_the_plan_is_too_slow_the_quickest_is_played_and_said(
     supervisor = SimpleNamespace(
         poll=list, too_slow=[], override=lambda node, values: overridden.append((node, values))
     )
-    turn = running._turns(SimpleNamespace(spin_once=lambda: True), supervisor)  # type: ignore[arg-type]
+    turn = running._turns(SimpleNamespace(spin_once=lambda: True), [supervisor])  # type: ignore[arg-type]
     assert turn()
     assert overridden == []
     supervisor.too_slow.append("agent")
@@ -171,7 +172,7 @@ def test_a_plan_that_is_too_slow_is_replaced_by_a_quick_one_of_its_mode(tmp_path
     plan = Plan.parse("ddim100,mode=auras,pp_generation=6")
     playing = demo._Play("auras", plan, parse(["--no-video", "--out", str(tmp_path)]), [])
     supervisor = SimpleNamespace(poll=list, too_slow=["agent"], override=lambda node, values: None)
-    assert playing._turns(SimpleNamespace(spin_once=lambda: True), supervisor)()  # type: ignore[arg-type]
+    assert playing._turns(SimpleNamespace(spin_once=lambda: True), [supervisor])()  # type: ignore[arg-type]
     assert str(playing.plan) == "quick,mode=auras,pp_generation=6"
 
 
@@ -382,7 +383,7 @@ def begin(share: Path, ros_domain_id: int) -> Iterator[Callable[..., Run]]:
 
 
 @pytest.mark.slow
-def test_a_whole_run_plays_twice_measures_and_writes(begin: Callable[..., Run], tmp_path: Path) -> None:
+def test_a_whole_run_plays_three_times_measures_and_writes(begin: Callable[..., Run], tmp_path: Path) -> None:
     out, extra = tmp_path / "out", tmp_path / "extra.json"
     run = begin("--episodes", "1", "--seconds", "3", "--out", str(out), "--json", str(extra))
     run.until("  step ")
@@ -394,7 +395,7 @@ def test_a_whole_run_plays_twice_measures_and_writes(begin: Callable[..., Run], 
     summary = report["summary"]
     assert report["name"] == "demo"
     assert all((row["seed"], row["drift_px"]) == (0, 0.5) for row in report["rows"])
-    for play in ("seq", "auras"):
+    for play in ("seq", "auras", "vlm"):
         assert summary[f"{play}_episodes"] + summary[f"{play}_unfinished"] == 1
         assert summary[f"{play}_episodes"] == len([row for row in report["rows"] if row["play"] == play])
         assert summary[f"{play}_void"] == 0
@@ -402,7 +403,9 @@ def test_a_whole_run_plays_twice_measures_and_writes(begin: Callable[..., Run], 
         assert summary[f"{play}_chunks_per_s"] > 0
         assert summary[f"{play}_interval_error_ms_n"] > 0
     assert f"auras: ddim{summary['denoising_steps']},mode=auras,pp_generation=" in text
-    for name in ("demo.mp4", "demo.png", "seq.mp4", "auras.mp4", "timeline.png"):
+    assert summary["vlm_answers"] + summary["vlm_answers_unfinished"] > 0
+    assert summary["chunk_rate_kept"] == summary["vlm_chunks_per_s"] / summary["auras_chunks_per_s"]
+    for name in ("demo.mp4", "demo.png", "seq.mp4", "auras.mp4", "vlm.mp4", "timeline.png"):
         assert (out / name).stat().st_size > 10_000, name
     assert json.loads(extra.read_text())["summary"] == summary
     assert not [pid for pid in children.values() if facts(pid)], "left behind"

@@ -35,6 +35,7 @@ class Film:
         """threshold: the coverage beyond which a table is a success. title: as it is shown, may change."""
         self.lengths: dict[int, int] = {}  # of each seed's episode, in frames
         self._frames, self._threshold, self.title = frames, threshold, title
+        self.answers: tuple[tuple[str, str], ...] = ()  # newest, of a vision-language model: questions and answers
         self._chunks: OrderedDict[int, NDArray[np.float64]] = OrderedDict()
         self._seen: OrderedDict[int, NDArray[np.uint8]] = OrderedDict()  # by the host's monotonic clock
         self._state, self._source = "unknown", "none"
@@ -118,6 +119,7 @@ class Film:
             played=played,
             title=self.title,
             verdict=verdict,
+            answers=self.answers,
         )
 
 

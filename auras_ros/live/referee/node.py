@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from auras_ros.clock import SchedulerClock
 from auras_ros.live.chunk_times import ChunkTimes, values_of
+from auras_ros.live.referee.answers import TableAnswers
 from auras_ros.live.referee.episode import Rules, TableStatus
 from auras_ros.live.referee.film import Film
 from auras_ros.live.referee.measures import Measures
@@ -25,7 +26,7 @@ from auras_ros.ros.msg import DiagnosticArray, Float64MultiArray, Image, String
 from auras_ros.ros.srv import Trigger
 
 STATUS, VIEWER, STATE = "pusht/status", "camera/viewer/image_raw", "actuator/state"
-ACTION, CHUNK, PROVENANCE = "action", "agent/chunk", "provenance"
+ACTION, CHUNK, PROVENANCE, ANSWER = "action", "agent/chunk", "provenance", "answer"
 FROM_AGENT = (PROVENANCE, Call.RESET_AGENT.value)  # the last to come: it loads and warms up the policy
 
 
@@ -33,10 +34,17 @@ class RefereeNode(Node):
     """Listens from the start; plays once `begin` was called. One thread: the caller spins it and calls `step`.
 
     contract: the checkpoint's action contract. rate_hz: the actuator's rate, which gives the deadline asked for.
+    answers: takes what the node vlm says; None: it is not asked.
     """
 
     def __init__(
-        self, contract: Any, rate_hz: float, film: Film | None, clock: SchedulerClock, **node_options: Any
+        self,
+        contract: Any,
+        rate_hz: float,
+        film: Film | None,
+        clock: SchedulerClock,
+        answers: TableAnswers | None = None,
+        **node_options: Any,
     ) -> None:
         super().__init__("referee", **node_options)
         self.measures = Measures()
@@ -44,7 +52,7 @@ class RefereeNode(Node):
         self.heard: set[str] = set()
         self.unreadable = 0
         self.deadline_ms = DEADLINE_TICKS * 1000.0 / rate_hz
-        self._contract, self._film, self._mono = contract, film, clock
+        self._contract, self._film, self._mono, self._answers = contract, film, clock, answers
         self._was_playing = False
         self._status: TableStatus | None = None
         self._calls = {call: self.create_client(Trigger, call.value) for call in Call}
@@ -62,6 +70,8 @@ class RefereeNode(Node):
         self.create_subscription(DiagnosticArray, PROVENANCE, refusing(self._on_provenance), every)
         self.create_subscription(String, STATE, refusing(self._on_actuator), LATCHED)
         self.create_subscription(String, STATUS, refusing(self._on_status), every)
+        if self._answers is not None:
+            self.create_subscription(String, ANSWER, refusing(partial(self._on_answered, self._answers)), every)
         if self._film is not None:
             self.create_subscription(Float64MultiArray, CHUNK, refusing(partial(self._on_chunk, self._film)), every)
             self.create_subscription(Image, VIEWER, refusing(partial(self._on_viewer, self._film)), BEST_EFFORT)
@@ -70,7 +80,9 @@ class RefereeNode(Node):
 
     def missing(self) -> list[str]:
         """Topics not heard of yet, and services not there yet."""
-        wanted = [STATUS, STATE, PROVENANCE] + ([VIEWER] if self._film is not None else [])
+        wanted = [STATUS, STATE, PROVENANCE]
+        wanted += [VIEWER] if self._film is not None else []
+        wanted += [ANSWER] if self._answers is not None else []
         services = [call.value for call, client in self._calls.items() if not client.service_is_ready()]
         return [topic for topic in wanted if topic not in self.heard] + services
 
@@ -168,9 +180,19 @@ class RefereeNode(Node):
         if referee is None:
             return
         playing = referee.playing
+        if playing and self._answers is not None:
+            self._answers.status(status.stamp_ns, status.coverage)
         referee.on_status(status, self._mono.now_ns())
         if playing and self._film is not None:
             self._film.status(status, len(referee.episodes), referee.successes)
+
+    def _on_answered(self, answers: TableAnswers, message: String) -> None:
+        fields = read_json(message.data, ANSWER)
+        self.heard.add(ANSWER)
+        if self._playing:
+            answers.answer(fields)
+        if self._film is not None:
+            self._film.answers = tuple(answers.newest.items())
 
     def _on_chunk(self, film: Film, message: Float64MultiArray) -> None:
         chunk = read_chunk(message, self._contract)

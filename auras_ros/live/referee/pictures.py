@@ -36,7 +36,8 @@ class FilmFrame:
 
     table: uint8 RGB, square, of any size. rest: [n, 2] the actions still to come of the active chunk, in order.
     action: the active target, px. age_ms: how old the observation is that it answers; seen: the table as it was then.
-    verdict: a word over the table at an episode's end. title: how it is played.
+    verdict: a word over the table at an episode's end. title: how it is played. answers: questions to a vision-language
+    model with its newest answers, written over the table.
     """
 
     table: NDArray[np.uint8]
@@ -55,6 +56,7 @@ class FilmFrame:
     played: int = 0
     title: str = ""
     verdict: str = ""
+    answers: tuple[tuple[str, str], ...] = ()
 
 
 def draw(scene: FilmFrame) -> NDArray[np.uint8]:
@@ -73,6 +75,10 @@ def _table(scene: FilmFrame) -> NDArray[np.uint8]:
         _draw_rest(table, scene.rest)
     if scene.action is not None:
         _draw_cross(table, _pixel(scene.action))
+    for line, (question, answer) in enumerate(scene.answers):
+        at = TABLE_PX - 12 - 20 * (len(scene.answers) - 1 - line)
+        for ink, thickness in ((PAPER, 4), (INK, 1)):
+            _text(table, f"{question} {answer}", (14, at), 0.5, ink, thickness)
     if scene.verdict:
         colour = GOOD if scene.verdict == "success" else INK
         cv2.rectangle(table, (0, 0), (TABLE_PX, 44), colour, -1)

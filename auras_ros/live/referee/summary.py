@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from auras_ros.live.referee.answers import TableAnswers
 from auras_ros.live.referee.measures import Measures, Spread
 from auras_ros.live.referee.referee import Referee
 from auras_ros.report.statistics import wilson
@@ -21,8 +22,8 @@ def figures(referee: Referee, measures: Measures) -> dict[str, float]:
     return found | measures.figures()
 
 
-def table(referee: Referee, measures: Measures, deadline_ms: float) -> str:
-    """The summary for people, a line a figure."""
+def table(referee: Referee, measures: Measures, deadline_ms: float, answers: TableAnswers | None = None) -> str:
+    """The summary for people, a line a figure. answers: of a vision-language model, if one was asked."""
     found = figures(referee, measures)
     lines = [("success", _success(found))]
     lines += [("left out", text) for text in _left_out(referee)]
@@ -40,6 +41,7 @@ def table(referee: Referee, measures: Measures, deadline_ms: float) -> str:
     lines.append(("chunks refused", _reasons(measures.refused_chunks)))
     if measures.refused_actions:
         lines.append(("actions refused", _reasons(measures.refused_actions)))
+    lines += answers.table() if answers is not None else []
     return "\n".join(f"  {name:<16} {text}" for name, text in lines)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,29 +19,34 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from auras_ros.models.vit import Vit
 from auras_ros.models.vlm import TiledVlm
 from auras_ros.report.result import Say
-from auras_ros.sim.pusht import IMAGE_PX, SIZE_PX
+from auras_ros.sim.pusht import IMAGE_PX
 from auras_ros.train.loops import REPORT_STEPS, Curve, fit
+from auras_ros.train.vlm.beginning import look_around
 from auras_ros.train.vlm.conversation import Conversations, Packed
-from auras_ros.train.vlm.pictures import FACTS, GRID, MAPS, Pictures
+from auras_ros.train.vlm.pictures import FACTS, GRID, MAPS, TEE, Pictures
 
 BATCH = 32
 PEAK = 1e-3
-MAPS_WEIGHT, SUMS_WEIGHT, PARTS_WEIGHT = 4.0, 0.1, 0.3  # of maps, their sums and the tee's parts beside facts
+MATRIX_PEAK = 2e-3
+MAPS_WEIGHT, SUMS_WEIGHT = 4.0, 0.1  # of maps and their sums, beside votes and facts
 HELP_WEIGHT = 0.3  # of all of them beside answers
-TURN, TURN_WEIGHT = slice(16, 18), 0.5  # of the facts; the turn is the slowest to be learnt
-FINE, PARTS = 48, 2  # cells on a side in which the tee's two parts are told apart, and their number
+CORNERS, TURN = slice(0, 16), slice(16, 18)  # of the facts
+VOTES = 18  # the same
+TURN_WEIGHT = 0.5  # the slowest of the facts to be learnt
+SHOWS = 0.02  # share of a cell from which on the tee shows in it
+TURNED_COSINE = 0.98  # of the turn: more than about 10 degrees
 EMBEDDING_STD = 0.1  # torch's 1 would start from scores of ten
 
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """What the heads say: maps [B, cells, MAPS]; parts [B, cells, finer cells of a cell * PARTS], log odds; facts
-    [B, FACTS]."""
+    """What the heads say: maps [B, cells, MAPS]; votes [B, cells, VOTES]; facts [B, FACTS]."""
 
     maps: Tensor
-    parts: Tensor
+    votes: Tensor
     facts: Tensor
 
 
@@ -52,9 +57,10 @@ class Student(nn.Module):
         super().__init__()
         self.model = model
         nn.init.normal_(model.language.embed_tokens.weight, std=EMBEDDING_STD)
-        side = round(model.vision.patches**0.5)
+        assert isinstance(model.vision, Vit)
+        look_around(model.vision)
         self.maps = nn.Linear(model.vision.features, MAPS)
-        self.parts = nn.Linear(model.vision.features, PARTS * (FINE // side) ** 2)
+        self.votes = nn.Linear(model.vision.features, VOTES)
         width = model.language.config.width
         self.facts = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, FACTS))
 
@@ -62,19 +68,26 @@ class Student(nn.Module):
         """Images -> their tokens [B, tokens, width], and what the heads say of them."""
         patches = self.model.vision(images)
         tokens = self.model.projector(patches)
-        return tokens, Seen(self.maps(patches).float(), self.parts(patches).float(), self.facts(tokens.mean(1)).float())
+        return tokens, Seen(self.maps(patches).float(), self.votes(patches).float(), self.facts(tokens.mean(1)).float())
 
 
 @dataclass(frozen=True, eq=False)
 class Batches:
-    """Random pictures of the training set, as tensors. half: multiply in bfloat16."""
+    """Random pictures of the training set, as tensors. half: multiply in bfloat16. turned: three quarters of a batch
+    are scenes whose tee must turn; the others teach nothing about its shape."""
 
     data: Pictures
     half: bool
+    turned: bool = False
 
     def draw(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Normalised images [B, 3, px, px], maps, facts, answers and places."""
-        index = np.sort(torch.randint(0, len(self.data.images), (BATCH,)).numpy())
+        drawn = torch.randint(0, len(self.data.images), (BATCH,))
+        if self.turned:
+            wide = torch.from_numpy(np.flatnonzero(self.data.facts[:, TURN][:, 1] < TURNED_COSINE))
+            many = 3 * BATCH // 4
+            drawn[:many] = wide[torch.randint(0, len(wide), (many,))]
+        index = np.sort(drawn.numpy())
         images = torch.from_numpy(self.data.images[index]).permute(0, 3, 1, 2).float() / 127.5 - 1
         # A camera's noise and compression, about: the picture must not matter to a level or two.
         images = images * (1 + 0.02 * torch.randn(BATCH, 1, 1, 1)) + 0.01 * torch.randn(BATCH, 3, IMAGE_PX, IMAGE_PX)
@@ -98,6 +111,8 @@ def quick_half() -> bool:
 
 def train_vision(student: Student, batches: Batches, steps: int, curve: Curve, progress: Say) -> nn.Module:
     """Maps and facts alone; returns the moving average of the weights."""
+
+    batches = replace(batches, turned=True)
 
     def loss() -> Tensor:
         images, maps, facts, _, _ = batches.draw()
@@ -143,33 +158,28 @@ def _scores(model: TiledVlm, packed: Packed, tokens: Tensor) -> Tensor:
 def help_loss(seen: Seen, maps: Tensor, facts: Tensor) -> Tensor:
     """Of the heads; maps as the training set has them."""
     cells = seen.maps.shape[1]
-    wanted, shape = resampled(maps, cells), parts(facts, cells)
+    wanted = resampled(maps, cells)
     of_maps = F.smooth_l1_loss(seen.maps, wanted, beta=0.1)
     of_sums = F.smooth_l1_loss(seen.maps.sum(1), wanted.sum(1), beta=0.2)
-    of_parts = F.binary_cross_entropy_with_logits(seen.parts, shape, reduction="sum") / shape.sum()
+    of_votes = vote_loss(seen.votes, wanted[..., TEE], facts)
     of_facts = F.smooth_l1_loss(seen.facts, facts, beta=0.05)
     of_turn = F.smooth_l1_loss(seen.facts[:, TURN], facts[:, TURN], beta=0.05)
-    return MAPS_WEIGHT * of_maps + SUMS_WEIGHT * of_sums + PARTS_WEIGHT * of_parts + of_facts + TURN_WEIGHT * of_turn
+    return MAPS_WEIGHT * of_maps + SUMS_WEIGHT * of_sums + of_votes + of_facts + TURN_WEIGHT * of_turn
 
 
-def parts(facts: Tensor, cells: int) -> Tensor:
-    """Where the tee's bar and its stem lie, of its corners: 0 or 1, [B, cells, finer cells of a cell * PARTS].
-
-    The tee has three arms of nearly one length, and its colour does not say which of them is the stem: without this the
-    turn is not learnt in thousands of steps.
-    """
-    side = round(cells**0.5)
-    corners = (facts[:, :16].unflatten(1, (8, 2)) + 1) * (SIZE_PX / 2)
-    along = F.normalize(corners[:, 1] - corners[:, 0], dim=-1)
-    down = torch.stack([-along[:, 1], along[:, 0]], -1)
-    at = (torch.arange(FINE) + 0.5) * (SIZE_PX / FINE)
-    points = torch.stack(torch.meshgrid(at, at, indexing="xy"), -1).flatten(0, 1)
-    offset = points - corners[:, 2:4].mean(1, keepdim=True)  # from the middle of the bar's far side
-    x, y = torch.einsum("bpc,bc->bp", offset, along).abs(), torch.einsum("bpc,bc->bp", offset, down)
-    bar, stem = (x < 60) & (y > 0) & (y <= 30), (x < 15) & (y > 30) & (y < 120)
-    square = torch.stack([bar, stem], -1).float().unflatten(1, (side, FINE // side, side, FINE // side))
-    out: Tensor = square.transpose(2, 3).flatten(3).flatten(1, 2)
-    return out
+def vote_loss(votes: Tensor, tee: Tensor, facts: Tensor) -> Tensor:
+    """Every cell in which the tee shows (tee: its share of each cell [B, cells]) says where its corners lie from there,
+    and its turn: the idea of voting for key points (Peng et al. 2019, PVNet, section 3.1). The facts alone are said of
+    the whole picture, and from them the turn is not learnt in a thousand steps."""
+    side = round(tee.shape[1] ** 0.5)
+    at = (torch.arange(side) + 0.5) * (2 / side) - 1
+    cells = torch.stack(torch.meshgrid(at, at, indexing="xy"), -1).flatten(0, 1).repeat(1, 8)
+    corners = facts[:, None, CORNERS] - cells
+    turn = facts[:, None, TURN].expand(-1, len(cells), -1)
+    of_corners = F.smooth_l1_loss(votes[..., CORNERS], corners, beta=0.05, reduction="none").mean(-1)
+    of_turn = F.smooth_l1_loss(votes[..., TURN], turn, beta=0.05, reduction="none").mean(-1)
+    shows = (tee > SHOWS).float()
+    return ((of_corners + of_turn) * shows).sum() / shows.sum().clamp(min=1)
 
 
 def resampled(maps: Tensor, cells: int) -> Tensor:
@@ -182,10 +192,17 @@ def resampled(maps: Tensor, cells: int) -> Tensor:
 
 
 def _train(student: Student, loss: Callable[[], Tensor], steps: int, curve: Curve, progress: Say) -> nn.Module:
-    optimizer = torch.optim.AdamW(student.parameters(), lr=PEAK, weight_decay=0.02, betas=(0.9, 0.98))
+    """Matrices of the layers by Muon, the rest by AdamW: with AdamW alone the turn takes more than twice the steps."""
+    matrices = [each for name, each in student.named_parameters() if ".layers." in name and each.ndim == 2]
+    known = set(matrices)
+    rest = [each for each in student.parameters() if each not in known]
+    optimizers = (
+        torch.optim.Muon(matrices, lr=MATRIX_PEAK, weight_decay=0.02, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(rest, lr=PEAK, weight_decay=0.02, betas=(0.9, 0.98)),
+    )
     # Its backward pass is quicker on a CPU than the flash kernel's at these lengths.
     with sdpa_kernel(SDPBackend.MATH):
-        return fit(student, optimizer, loss, steps, 100, curve, progress)
+        return fit(student, optimizers, loss, steps, 100, curve, progress)
 
 
 def _timed(progress: Say, name: str, steps: int) -> Say:

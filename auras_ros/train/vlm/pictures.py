@@ -24,6 +24,7 @@ GRID = 12  # cells of the maps on a side; training resamples them to the patches
 GREEN, GREY = (144, 238, 144), (143, 163, 184)  # of the goal and of the tee's inside, as they are drawn
 SHADE = 24
 MAPS = len(COLOURS) + 3  # things of each colour, things in the way, goal, tee
+TEE = MAPS - 1
 FACTS = 16 + 2 + 2 + len(COLOURS)  # corners; turn; coverage; number of things
 REPORT_SCENES = 1000
 
@@ -91,7 +92,7 @@ def _maps(scene: Scene, image: NDArray[np.uint8]) -> NDArray[np.float32]:
                 made[y, x, list(COLOURS).index(name)] += share
                 made[y, x, len(COLOURS)] += blocks * share
     inner = made[1:-1, 1:-1]
-    for place, colour in ((-2, GREEN), (-1, GREY)):
+    for place, colour in ((TEE - 1, GREEN), (TEE, GREY)):
         seen = (np.abs(image.astype(np.int16) - np.array(colour)) < SHADE).all(-1)
         inner[..., place] = seen.reshape(GRID, IMAGE_PX // GRID, GRID, IMAGE_PX // GRID).mean((1, 3))
     return inner.reshape(GRID * GRID, MAPS)

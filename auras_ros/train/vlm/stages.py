@@ -32,8 +32,8 @@ class VlmSchedule:
     """How much of everything; `smoke` is for tests of the machinery, its model is useless."""
 
     pictures: int = 40_000
-    vision_steps: int = 2500
-    answer_steps: int = 2500
+    vision_steps: int = 1200
+    answer_steps: int = 1600
 
     @classmethod
     def smoke(cls) -> VlmSchedule:
@@ -53,6 +53,8 @@ class TrainedVlm:
 
 def train_vlm(work: Path, seed: int, schedule: VlmSchedule, progress: Say) -> TrainedVlm:
     """All stages; those that are done already are read."""
+    if not 0 <= seed <= MOST_SEED:
+        raise ValueError(f"seed: {seed} is not in [0, {MOST_SEED}]: its scenes would be held-out ones")
     torch.set_num_threads(1)
     work.mkdir(parents=True, exist_ok=True)
     curve_file = work / "curve.json"

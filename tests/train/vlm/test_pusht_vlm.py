@@ -22,7 +22,7 @@ from tests.package.tree import ROOT
 
 SHIPPED = ROOT / "checkpoints" / "pusht-vlm"
 QUESTIONS = 60  # of each type
-# A little under what it promises, for so few questions (docs/pusht-vlm.md).
+# A little under what docs/pusht-vlm.md says, for so few questions. Turns are not learnt yet: 0.9 is wanted.
 FLOORS = {"goal": 0.88, "turn": 0.6, "place": 0.9, "way": 0.88, "count": 0.83, "colour": 0.88}
 
 
@@ -38,8 +38,8 @@ def test_from_scenes_to_an_evaluated_folder(
     assert set(record["answers"]) == set(TOPICS)
     assert record["schedule"] == {"pictures": 40, "vision_steps": 2, "answer_steps": 2}
     assert open_vlm(out).model is not None
-    for name in ("train_vision", "train_answers", "render_scene"):
-        monkeypatch.setattr(stages, name, None, raising=False)  # a second run trains nothing
+    for name in ("train_vision", "train_answers"):
+        monkeypatch.setattr(stages, name, None)  # a second run trains nothing
     weights = (out / "model.safetensors").read_bytes()
     assert train.run(command) == 0
     assert (out / "model.safetensors").read_bytes() == weights

@@ -15,13 +15,16 @@ import torch
 
 from auras_ros.checkpoints.vlm.open import open_vlm
 from auras_ros.models.idefics3 import build_idefics3
+from auras_ros.sim.pusht_scene import PosedTable
+from auras_ros.train.push_table import corners
 from auras_ros.train.vlm import questions, stages
+from auras_ros.train.vlm.beginning import NEIGHBOURS, look_around
 from auras_ros.train.vlm.conversation import Conversations
 from auras_ros.train.vlm.folder import MOST_TOKENS, make_tokenizer, sizes, write_folder
-from auras_ros.train.vlm.learning import resampled
-from auras_ros.train.vlm.pictures import COLUMNS, GRID, MAPS
+from auras_ros.train.vlm.learning import resampled, vote_loss
+from auras_ros.train.vlm.pictures import COLUMNS, GRID, MAPS, TEE, _facts, _maps
 from auras_ros.train.vlm.questions import HELD_OUT, TOPICS, held_out
-from auras_ros.train.vlm.scenes import NEAR_COVERAGE
+from auras_ros.train.vlm.scenes import NEAR_COVERAGE, draw_scene
 
 TOKENIZER = make_tokenizer()
 
@@ -96,6 +99,33 @@ def test_packed_questions_are_the_chat_templates_and_see_only_themselves(tmp_pat
     assert (packed.targets.sum(-1) - 1).abs().max() < 1e-5
     following = packed.ids[0, packed.answered + 1]
     assert torch.equal(packed.targets[0].argmax(-1), following)
+
+
+def test_votes_are_counted_from_their_cells_and_only_where_the_tee_shows() -> None:
+    scene, side = draw_scene(7), 12
+    facts = torch.tensor([_facts(scene)], dtype=torch.float32)
+    image = PosedTable().picture(scene.tee, scene.pusher, scene.things)
+    tee = torch.from_numpy(_maps(scene, image))[None, :, TEE]
+    cell = 512 / side
+    centres = np.array([[(x + 0.5) * cell, (y + 0.5) * cell] for y in range(side) for x in range(side)])
+    offsets = (corners(scene.tee)[None] - centres[:, None]).reshape(side * side, 16) / 256
+    turn = np.broadcast_to([np.sin(scene.turn), np.cos(scene.turn)], (side * side, 2))
+    right = torch.from_numpy(np.concatenate([offsets, turn], 1)).float()[None]
+    assert vote_loss(right, tee, facts) < 1e-9
+    assert 0 < (tee > 0).sum() < 40
+    assert vote_loss(right + (tee[..., None] == 0).float(), tee, facts) < 1e-9
+    assert vote_loss(right + 0.5 * (tee[..., None] > 0.5).float(), tee, facts) > 0.1
+
+
+def test_the_first_heads_begin_by_looking_at_a_neighbour() -> None:
+    vision = build_idefics3(sizes(TOKENIZER.get_vocab_size())).vision
+    look_around(vision)
+    side, middle = 12, 6 * 12 + 5
+    x = vision.layers[0].norm1(vision.pos_embed)
+    for layer, offsets in zip(vision.layers, NEIGHBOURS, strict=False):
+        query, key, _ = layer.attn.qkv(x).unflatten(-1, (3, 4, -1)).permute(2, 0, 3, 1, 4)
+        looked_at = (query @ key.transpose(-1, -2))[0, :, middle].argmax(-1).tolist()
+        assert looked_at == [middle + column + side * row for column, row in offsets]
 
 
 def test_maps_keep_their_sums_in_larger_cells() -> None:
