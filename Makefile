@@ -11,7 +11,7 @@ BIN := .venv/bin
 .PHONY: help env demo test test-ros lint format train gpu clean
 
 help:
-	@echo 'make demo   install what the demo needs, then run the live closed loop twice, about three minutes'
+	@echo 'make demo   install what the demo needs, then run the live closed loop three times, about four minutes'
 	@echo 'make test   install what the tests need, then lint and test'
 	@echo 'make test-ros  the tests that need rclpy, where a ROS 2 installation is sourced'
 	@echo 'make env    install everything: .venv/bin/auras is the program'

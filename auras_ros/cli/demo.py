@@ -89,7 +89,7 @@ def _play_all(options: DemoOptions, stopping: list[int]) -> int:
         if options.plan is not None:
             plays.append(_Play("", options.plan, options, stopping).run())
         else:
-            learnt = _play_both(options, stopping, plays)
+            learnt = _play_in_turn(options, stopping, plays)
         error = next((play.error for play in plays if play.error), "")
     except DemoError as failure:
         error = str(failure)
@@ -102,7 +102,7 @@ def _play_all(options: DemoOptions, stopping: list[int]) -> int:
     return INTERRUPTED if stopping else 0
 
 
-def _play_both(options: DemoOptions, stopping: list[int], plays: list[DemoResult]) -> dict[str, float]:
+def _play_in_turn(options: DemoOptions, stopping: list[int], plays: list[DemoResult]) -> dict[str, float]:
     """Play for a few seconds to learn how many steps to take, then all plans with so many; these are added to `plays`.
     Returns what was learnt. Raises DemoError if nothing was."""
     rules = Rules(seconds=TRIAL_S, episodes=1, grace_s=0.0)

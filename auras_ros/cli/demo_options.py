@@ -18,20 +18,21 @@ DEFAULT_SECONDS, DEFAULT_EPISODES, DEFAULT_DRIFT_PX = 60.0, 3, 0.5
 DESCRIPTION = "The complete closed loop on Push-T over real topics, scored by a referee, filmed and measured."
 EXAMPLE = """
 examples
-  auras demo                                three episodes on a moving table, sequential and as auras
+  auras demo                                three episodes on a moving table: sequential, as auras, and as auras
+                                            while a small vision-language model is asked about the image
   auras demo --plan quick                   a minute of episodes with one plan, on a table that stands still
   auras demo --plan quick --episodes 10     ten seeded episodes, however long they take
   auras demo --plan ddpm100,mode=auras,pp_generation=4 --drift 0.5   100 denoising steps, pipelined
 
 Bridge, actuator and agent run in separate processes; this one only subscribes and calls their services. Files in OUT:
-demo.mp4, timeline.png, demo.json, log.txt; of two plays also
-demo.png, seq.mp4, auras.mp4. Unless the environment is set otherwise, ROS stays on this host.
+demo.mp4, timeline.png, demo.json, log.txt; of several plays also
+demo.png, seq.mp4, auras.mp4, vlm.mp4. Unless the environment is set otherwise, ROS stays on this host.
 """
 
 
 @dataclass(frozen=True)
 class DemoOptions:
-    """The command's options, checked. plan None: two plays. drift_px None: as in the config."""
+    """The command's options, checked. plan None: three plays. drift_px None: as in the config."""
 
     rules: Rules
     plan: Plan | None
@@ -54,8 +55,9 @@ def parse(argv: list[str]) -> DemoOptions:
     )
     parser.add_argument(
         "--plan",
-        help="play this plan alone: quick, or ddpm100,mode=auras,alpha=0.5 (default: the same seeds sequentially and "
-        "as auras, with as many denoising steps (100 at most) as let a sequential request take 3 to 4 control periods)",
+        help="play this plan alone: quick, or ddpm100,mode=auras,alpha=0.5 (default: the same seeds sequentially, "
+        "as auras, and as auras beside a vision-language model, with as many denoising steps (100 at most) as let a "
+        "sequential request take 3 to 4 control periods)",
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the first table; each next one is one higher")
     parser.add_argument(
