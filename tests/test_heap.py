@@ -18,6 +18,7 @@ import pytest
 from auras_ros import heap
 from auras_ros.nodes.actuator import node as actuator
 from auras_ros.nodes.agent import node as agent
+from auras_ros.nodes.vlm import node as vlm
 from auras_ros.ros import process
 from auras_ros.sim import pusht_bridge
 
@@ -60,9 +61,11 @@ def test_every_setting_is_tried_and_a_refusal_is_told(monkeypatch: pytest.Monkey
     refused = 0
     assert heap.bound_heap()
     assert calls == [(-3, 1 << 20), (-1, 1 << 20), (-8, 2)]
+    assert heap.bound_heap(heap.TENSOR_BLOCK)
+    assert calls[3:] == [(-3, 1 << 25), (-1, 1 << 25), (-8, 2)]
     refused = -3
     assert not heap.bound_heap()
-    assert len(calls) == 6
+    assert len(calls) == 9
     del library.mallopt
     assert not heap.bound_heap()
 
@@ -71,13 +74,16 @@ class AskedError(Exception):
     pass
 
 
-@pytest.mark.parametrize("module", [agent, actuator, pusht_bridge])
+@pytest.mark.parametrize("module", [agent, actuator, pusht_bridge, vlm])
 def test_every_program_that_stays_asks_first(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before it reads its arguments: threads that run already keep the heaps that they have."""
+    asked: list[int] = []
 
-    def ask() -> bool:
+    def ask(large: int) -> bool:
+        asked.append(large)
         raise AskedError
 
     monkeypatch.setattr(process, "bound_heap", ask)
     with pytest.raises(AskedError):
         module.main(["--ros-args", "-r", "not a remapping"])
+    assert asked == [heap.TENSOR_BLOCK if module is vlm else heap.LARGE_BLOCK]

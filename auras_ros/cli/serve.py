@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros.cli.command import command_parser, print_errors, print_warnings
-from auras_ros.heap import bound_heap
+from auras_ros.heap import TENSOR_BLOCK, bound_heap
 from auras_ros.output import non_blocking_output
 from auras_ros.serve.options import ENGINE, OWN, ServeOptions, make_options, read_options
 
@@ -62,7 +62,7 @@ def run(argv: list[str]) -> int:
     if not Path(options.model).is_dir():
         print_errors(FileNotFoundError(f"{options.model or path}: no such folder of a model"))
         return 2
-    bound_heap()
+    bound_heap(TENSOR_BLOCK)
     with non_blocking_output():
         return _serve(options, engine_options)
 

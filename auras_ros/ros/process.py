@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from auras_ros.descriptors import ensure_descriptors
 from auras_ros.exit_status import BROKEN, TOO_SLOW, of_refusal
-from auras_ros.heap import bound_heap
+from auras_ros.heap import LARGE_BLOCK, bound_heap
 from auras_ros.output import non_blocking_output, printable
 from auras_ros.ros import SignalHandlerOptions, init, try_shutdown
 from auras_ros.ros.callbacks import Callbacks
@@ -31,6 +31,7 @@ def run_node(
     too_slow: tuple[type[Exception], ...] = (),
     check_arguments: Callable[[Sequence[str]], None] = lambda words: None,
     argv: list[str] | None = None,
+    large_block: int = LARGE_BLOCK,
 ) -> int:
     """Run one node until SIGINT, SIGTERM or SIGHUP, or until it is no longer `working`: a node whose own thread failed
     must not appear alive. Returns the exit status.
@@ -38,11 +39,12 @@ def run_node(
     `build` gets the list of the signals that came so far, for a node that takes long to start; the node has `start()`,
     `working()` and `halt()`. `bad_settings`: errors of `build` and `start` that end with status 2
     (or 1, if the machine was the cause: `exit_status`); `too_slow`: those that a later start may not have, status 3.
+    `large_block`: as `bound_heap` takes it.
     """
     asked: list[int] = []  # no Event: its lock would be taken twice where two signals come together
     refusals, words = (*bad_settings, *SETTINGS_ERRORS), sys.argv if argv is None else argv
     with non_blocking_output():
-        bound_heap()
+        bound_heap(large_block)
         if not faulthandler.is_enabled():
             faulthandler.enable()  # a crash in native code prints every thread's traceback
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, NoReturn
 
+from auras_ros.heap import TENSOR_BLOCK
 from auras_ros.nodes.common.config import check_given
 from auras_ros.nodes.common.loaded_node import STALL_S, SUCCESS, LoadedNode
 from auras_ros.nodes.common.texts import MessageError
@@ -102,7 +103,7 @@ class VlmNode(LoadedNode):
 
 
 # argv -> exit status
-main = partial(run_node, VlmNode, BAD_SETTINGS_ERRORS, (), partial(check_given, "vlm"))
+main = partial(run_node, VlmNode, BAD_SETTINGS_ERRORS, (), partial(check_given, "vlm"), large_block=TENSOR_BLOCK)
 
 
 def program() -> NoReturn:
