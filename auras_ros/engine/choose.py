@@ -49,14 +49,14 @@ def _chosen(scores: Tensor, request: ActiveRequest) -> AnswerToken | NoTokenErro
     if request.matcher is not None:
         adjusted = adjusted.masked_fill(~request.matcher.allowed().to(scores.device), -torch.inf)
         if not adjusted.max().isfinite():
-            return NoTokenError("no token fits the grammar")
+            return NoTokenError(f"{request.matcher.kind}: no token fits it")
     uniform = torch.tensor([0.0 if settings.greedy else request.random.random()], device=scores.device)
     drawn = sample(adjusted, [settings], uniform)
     token = int(drawn)
     if request.seen is not None:
         request.seen[token] = True
     if request.matcher is not None and not request.matcher.accept(token):
-        return NoTokenError("the grammar is too complex")
+        return NoTokenError(f"{request.matcher.kind}: it is too complex")
     if asked.logprobs is None:
         return AnswerToken(token)
     own, largest, names = log_probabilities(scores, drawn, asked.logprobs)

@@ -106,6 +106,11 @@ class Engine:
         return self._intake.waiting
 
     @property
+    def open(self) -> int:
+        """Requests that were taken and have not ended."""
+        return self._intake.open
+
+    @property
     def blocks_in_use(self) -> float:
         """Share of the blocks that requests own now."""
         return 1 - self._tables.free / self._tables.size

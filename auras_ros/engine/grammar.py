@@ -18,10 +18,10 @@ INSTALL = "pip install 'auras_ros[grammar]'"
 
 
 class Matcher:
-    """Which tokens may come next in one answer."""
+    """Which tokens may come next in one answer. kind: of its grammar."""
 
-    def __init__(self, matcher: Any, vocabulary: int) -> None:
-        self._matcher, self._vocabulary = matcher, vocabulary
+    def __init__(self, matcher: Any, vocabulary: int, kind: str) -> None:
+        self._matcher, self._vocabulary, self.kind = matcher, vocabulary, kind
 
     def allowed(self) -> Tensor:
         """bool [vocabulary]."""
@@ -73,4 +73,4 @@ class Grammars:
             raise InvalidRequestError(f"{grammar.kind}: {error}") from error
         if made.is_error():
             raise InvalidRequestError(f"{grammar.kind}: {made.get_error().splitlines()[0]}")
-        return Matcher(made, self._vocabulary)
+        return Matcher(made, self._vocabulary, grammar.kind)

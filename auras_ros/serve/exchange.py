@@ -9,11 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from auras_ros.engine.request import Answer, Delta
+from auras_ros.engine.request import GRAMMARS, Answer, Delta
 from auras_ros.serve.errors import SERVER, ApiError
 from auras_ros.serve.fields import CommonFields
 from auras_ros.serve.pieces import WaitingClient
-from auras_ros.serve.service import Asked, ModelService, read_body
+from auras_ros.serve.service import Asked, ModelService, named_refusal, read_body
 
 JSON, EVENTS = b"application/json", b"text/event-stream; charset=utf-8"
 
@@ -43,7 +43,7 @@ class Exchange(Response):
 
     async def _whole(self, asked: Asked, send: Send) -> None:
         answer = self._ended(asked)
-        if error := failed(answer):
+        if error := failed(answer, asked.fields):
             raise error
         await send(_start(JSON))
         await send({"type": "http.response.body", "body": asked.writer.whole(answer)})
@@ -51,7 +51,7 @@ class Exchange(Response):
     async def _stream(self, asked: Asked, pieces: Sequence[Delta], send: Send) -> None:
         """What has come meanwhile is sent at once. An answer that fails before its first token is an error."""
         writer, data = asked.writer, asked.writer.opening()
-        if pieces[0].finish is not None and (error := failed(self._ended(asked))):
+        if pieces[0].finish is not None and (error := failed(self._ended(asked), asked.fields)):
             raise error
         await send(_start(EVENTS))
         while pieces[-1].finish is None:
@@ -61,7 +61,7 @@ class Exchange(Response):
             data, pieces = b"", await asked.pieces.take()
         data += b"".join(writer.piece(each.text, each.tokens) for each in pieces)
         answer = self._ended(asked)
-        error = failed(answer)
+        error = failed(answer, asked.fields)
         data += writer.closing(answer) if error is None else b"data: " + error.content + b"\n\n"
         await send({"type": "http.response.body", "body": data})
 
@@ -71,8 +71,10 @@ class Exchange(Response):
         return answer
 
 
-def failed(answer: Answer) -> ApiError | None:
+def failed(answer: Answer, fields: CommonFields) -> ApiError | None:
     """What an answer is that nobody could use as one."""
+    if answer.finish == "error" and answer.detail.partition(": ")[0] in GRAMMARS:  # found out at a token of the answer
+        return named_refusal(ValueError(answer.detail), fields)
     if answer.finish == "error":
         return ApiError(500, answer.detail, code="engine_error", kind=SERVER)
     if answer.finish == "cancelled":

@@ -51,10 +51,11 @@ class ServerMetrics:
         if answer.finish in ("stop", "length"):
             self._whole.observe(times.ended_ns - times.arrived_ns)
 
-    def text(self, engine: Engine) -> str:
-        return "\n".join(self._lines(engine)) + "\n"
+    def text(self, engine: Engine, preparing: int) -> str:
+        """preparing: requests that are being read and have not reached the engine."""
+        return "\n".join(self._lines(engine, preparing)) + "\n"
 
-    def _lines(self, engine: Engine) -> Iterator[str]:
+    def _lines(self, engine: Engine, preparing: int) -> Iterator[str]:
         stats = engine.stats
         ended = {f'finish="{each}"': stats.ended[each] for each in FINISHES}
         yield from _family("requests_total", "counter", "Requests that have ended, by why", ended)
@@ -70,6 +71,8 @@ class ServerMetrics:
         ):
             yield from _family(name, "counter", text, {"": count})
         for name, text, value in (
+            ("requests_preparing", "Requests that are being read, before the engine has them", preparing),
+            ("requests_open", "Requests that the engine has accepted and not ended", engine.open),
             ("requests_running", "Requests in one of the stages", engine.running),
             ("requests_waiting", "Requests that were accepted and wait", engine.waiting),
             ("blocks_in_use_ratio", "Share of the blocks of keys and values that requests own", engine.blocks_in_use),

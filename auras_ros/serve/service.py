@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from auras_ros.engine.engine import Engine
 from auras_ros.engine.reply import Reply
-from auras_ros.engine.request import EngineClosedError, EngineFullError
+from auras_ros.engine.request import GRAMMARS, EngineClosedError, EngineFullError
 from auras_ros.serve.errors import ApiError, refusal
 from auras_ros.serve.fields import ChatFields, CommonFields, read_fields
 from auras_ros.serve.forms import AnswerForm, AnswerWriter, ChatForm, CompletionForm
@@ -26,7 +26,6 @@ from auras_ros.serve.pieces import Pieces, Receive, WaitingClient
 from auras_ros.serve.token_text import TokenTexts
 from auras_ros.serve.translate import Translator, grammar_field
 
-GRAMMARS = ("json_schema", "regex")
 BODY_S = 60.0  # for a body to arrive
 
 
@@ -52,23 +51,23 @@ class ModelService:
         self._threads = ThreadPoolExecutor(options.preparing, thread_name_prefix="prepare")
         texts = TokenTexts(checkpoint.prompts.tokenizer)
         self._chat, self._completion = ChatForm(texts), CompletionForm(texts)
-        self._preparing = 0
+        self.preparing = 0
         self._closed = False
 
     @contextmanager
     def place(self) -> Iterator[None]:
         """A place among the engine's requests, until it has taken this one itself. Raises ApiError."""
         limit = self.engine.options.running + self.engine.options.waiting
-        busy = self.engine.running + self.engine.waiting + self._preparing
+        busy = self.engine.running + self.engine.waiting + self.preparing
         if why := self.closed:
             raise refusal(EngineClosedError(why))
         if busy >= limit:
             raise refusal(EngineFullError(f"the engine is full: {busy} requests run or wait, {limit} at most"))
-        self._preparing += 1
+        self.preparing += 1
         try:
             yield
         finally:
-            self._preparing -= 1
+            self.preparing -= 1
 
     async def take(self, body: bytes, kind: type[CommonFields], client: WaitingClient) -> Asked:
         """Raises ApiError."""
@@ -104,16 +103,21 @@ class ModelService:
         try:
             reply = self.engine.submit(self._translator.request(fields), pieces)
         except (ValueError, EngineFullError, EngineClosedError) as error:
-            made = refusal(error)
-            if made.field in GRAMMARS:  # the engine's name for what a field of the request gives
-                made.field = grammar_field(fields)
-            raise made from error
+            raise named_refusal(error, fields) from error
         form: AnswerForm = self._chat if isinstance(fields, ChatFields) else self._completion
         writer = AnswerWriter(
             form, secrets.token_hex(12), int(time.time()), self.name, fields.alternatives is not None,
             fields.stream and fields.usage_streamed,
         )  # fmt: skip
         return Asked(fields, reply, pieces, writer)
+
+
+def named_refusal(error: ValueError | EngineFullError | EngineClosedError, fields: CommonFields) -> ApiError:
+    """By the request's own name for what the engine calls a schema or a regular expression."""
+    made = refusal(error)
+    if made.field in GRAMMARS:
+        made.field = grammar_field(fields)
+    return made
 
 
 async def read_body(receive: Receive, most: int, announced: str | None) -> bytes:

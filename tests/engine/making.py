@@ -66,7 +66,7 @@ def ended(engine: Engine, replies: Sequence[Reply] = ()) -> None:
     """Every request has ended, and has given back what it had."""
     for reply in replies:
         reply.result(0)
-    assert (engine.running, engine.waiting, engine._intake.open, engine.blocks_in_use) == (0, 0, 0, 0)
+    assert (engine.running, engine.waiting, engine.open, engine.blocks_in_use) == (0, 0, 0, 0)
     pool = engine._tables._pool
     assert not any(pool._owners)
     assert sorted([*pool._empty, *pool._unused]) == list(range(SPARE + 1, pool.size + 1))

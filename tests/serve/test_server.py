@@ -75,7 +75,7 @@ def test_metrics_are_prometheus_text(served: Served) -> None:
     for line in lines:
         assert SAMPLE.fullmatch(line.replace('le="+Inf"', 'le="inf"')) or re.match(r"# (HELP|TYPE) auras_\w+ \w", line)
     assert served.metric('auras_requests_total{finish="length"}') == before + 1
-    assert served.metric("auras_requests_running") == 0
+    assert [served.metric(f"auras_requests_{each}") for each in ("preparing", "open", "running", "waiting")] == [0] * 4
     assert served.metric("auras_generated_tokens_total") >= 2
     for each in ("time_to_first_token", "time_per_output_token", "request"):
         name = f"auras_{each}_seconds"
