@@ -1,14 +1,22 @@
-"""`auras soak`: the live loop under random faults, checked on its topics; exit status 1 if a promise was broken."""
+"""`auras soak`: the live loop under random faults, or a server under all kinds of requests at once; exit status 1 if a
+promise was broken."""
 
 from __future__ import annotations
 
+import argparse
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from auras_ros.cli.command import INTERRUPTED, command_parser, stop_signals
 from auras_ros.cli.outputs import check_outputs, make_folder, written
 from auras_ros.cli.progress import Progress
 from auras_ros.live.soak.not_drawn import NOT_DRAWN
 
+OWN: dict[str, dict[str, Any]] = {  # options of one target alone, with their defaults
+    "loop": {"minutes": 20.0, "only": "", "presses": 0, "load": 0},
+    "vlm": {"requests": 2000, "model": "pusht-vlm", "kv_mib": 1},
+}
 EXAMPLE = """
 examples
   auras soak --minutes 20                          every kind of fault, in an order that follows from seed 0
@@ -16,6 +24,7 @@ examples
   auras soak --only stop_pressed --presses 100     short presses of the emergency stop, each must be latched
   auras soak --load 8                              20 minutes beside eight busy loops: no process may end or disarm
   auras soak --minutes 2 --seed 7 --json soak.json
+  auras soak --target vlm                          2,000 requests to `auras serve`, then ten times what it can answer
 
 Simulator, actuator and agent run in separate processes. They are killed, stopped, slowed down, deactivated, and sent
 garbage, noise, malformed images and prompts; clocks go back, QoS does not match, other nodes publish, and a second
@@ -25,23 +34,50 @@ checked: no command beyond its limits, none while disarmed, none from an observa
 the promised time, and valid messages are used in spite of the bad ones. ROS stays on this host, whatever the
 environment. Ctrl-C ends it with the results so far.
 
+With --target vlm the target is a server of the shipped vision-language model, in a process of its own over loopback.
+Texts and images, chat and completions, streamed and whole, greedy and sampled, with stops and grammars come mixed with
+deadlines, clients that go and hostile requests. Every answer must be the one that the request got alone, everything
+hostile is refused with what is wrong, and nothing is left when all has ended: docs/reliability.md.
+
 faults that are not injected, and why (tests: docs/reliability.md)
 """ + "\n".join(f"  {name:<{max(map(len, NOT_DRAWN))}}  {why}" for name, why in NOT_DRAWN.items())
 
 
 def run(argv: list[str]) -> int:
+    parser = _parser()
+    options = parser.parse_args(argv)
+    for target, own in OWN.items():
+        for name, default in own.items():
+            if target == options.target:
+                setattr(options, name, default if (given := getattr(options, name)) is None else given)
+            elif getattr(options, name) is not None:
+                parser.error(f"--{name.replace('_', '-')}: only with --target {target}")
+    return _vlm(parser, options) if options.target == "vlm" else _loop(parser, options)
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = command_parser("soak", __doc__, EXAMPLE)
-    parser.add_argument("--minutes", type=float, default=20.0, help="no fault begins later than this (default 20)")
+    parser.add_argument("--target", choices=list(OWN), default="loop", help="what is asked to break (loop)")
+    parser.add_argument("--minutes", type=float, help="no fault begins later than this (default 20)")
     parser.add_argument("--seed", type=int, default=0, help="seed of order, pauses and garbage (default 0)")
-    parser.add_argument("--only", default="", metavar="KIND,...", help="kinds of faults, by their names in the table")
+    parser.add_argument("--only", metavar="KIND,...", help="kinds of faults, by their names in the table")
     parser.add_argument(
-        "--presses", type=int, default=0, metavar="N",
+        "--presses", type=int, metavar="N",
         help="with --only stop_pressed: N presses of every case, however long they take",
     )  # fmt: skip
-    parser.add_argument("--load", type=int, default=0, metavar="N", help="N busy loops beside it, and no other fault")
-    parser.add_argument("--log", type=Path, default=Path("out/soak.log"), help="log of the nodes (out/soak.log)")
+    parser.add_argument("--load", type=int, metavar="N", help="N busy loops beside it, and no other fault")
+    text = "of --target vlm (default 2000); ten times the load takes a second for each hundred of them"
+    parser.add_argument("--requests", type=int, metavar="N", help=text)
+    parser.add_argument("--model", help="of --target vlm: one that ships, or a folder (pusht-vlm)")
+    parser.add_argument(
+        "--kv-mib", type=int, metavar="N", help="of --target vlm: the server's blocks; few, so that they run out (1)"
+    )
+    parser.add_argument("--log", type=Path, default=Path("out/soak.log"), help="log of the processes (out/soak.log)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report here")
-    options = parser.parse_args(argv)
+    return parser
+
+
+def _loop(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if not 0 < options.minutes <= 10_000:
         parser.error(f"--minutes: must be in (0, 10000], got {options.minutes:g}")
     from auras_ros.live.soak.faults import faults
@@ -66,5 +102,31 @@ def run(argv: list[str]) -> int:
     if options.json:
         written(options.json, made.write)
     if result.judge.kinds:
+        return 1
+    return INTERRUPTED if stopping else 0
+
+
+def _vlm(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    if not 1 <= options.requests <= 1_000_000:
+        parser.error(f"--requests: must be 1 to 1000000, got {options.requests}")
+    from auras_ros.live.soak_vlm.mix import VlmSoakSettings
+    from auras_ros.live.soak_vlm.run import soak_vlm
+    from auras_ros.live.soak_vlm.summary import vlm_report, vlm_table
+    from auras_ros.resources import checkpoint
+
+    model = checkpoint(options.model)
+    make_folder(parser, "--log", options.log.parent)
+    check_outputs(parser, {"--json": options.json})
+    overload_s = min(max(options.requests / 100, 4.0), 60.0)
+    settings = VlmSoakSettings(
+        options.requests, options.seed, overload_s=overload_s, grammar=find_spec("llguidance") is not None
+    )
+    with stop_signals() as stopping, Progress(quiet_s=5.0) as progress:
+        result = soak_vlm(model, options.kv_mib, settings, options.log, progress.say, lambda: bool(stopping))
+    made = vlm_report(result, interrupted=bool(stopping))
+    print(f"\n{vlm_table(made)}\nlog: {options.log}", flush=True)
+    if options.json:
+        written(options.json, made.write)
+    if result.broken.kinds:
         return 1
     return INTERRUPTED if stopping else 0

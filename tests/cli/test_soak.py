@@ -16,6 +16,7 @@ from typing import IO
 import pytest
 
 from auras_ros import resources
+from auras_ros.cli import main as auras
 from auras_ros.cli import soak as cli
 from auras_ros.live.soak import run
 from auras_ros.live.soak.faults import faults
@@ -40,7 +41,17 @@ LIMIT_S = 240.0
 
 @pytest.mark.parametrize(
     ("argv", "named"),
-    [(["--minutes", "0"], "minutes"), (["--minutes", "nan"], "minutes"), (["--only", "earthquake"], "agent_killed")],
+    [
+        (["--minutes", "0"], "minutes"),
+        (["--minutes", "nan"], "minutes"),
+        (["--only", "earthquake"], "agent_killed"),
+        (["--target", "vlm", "--minutes", "3"], "--minutes: only with --target loop"),
+        (["--target", "vlm", "--load", "0"], "--load: only with --target loop"),
+        (["--requests", "3"], "--requests: only with --target vlm"),
+        (["--kv-mib", "3"], "--kv-mib: only with --target vlm"),
+        (["--target", "vlm", "--requests", "0"], "--requests: must be 1 to"),
+        (["--target", "robot"], "'loop', 'vlm'"),
+    ],
 )
 def test_useless_options_are_refused_by_name(argv: list[str], named: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -255,3 +266,34 @@ def _child_of(entry: Path, parent: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return "auras_ros.nodes.common.child" in words and str(parent) in words
+
+
+VLM_PACE = re.compile(r"(late|refused late|not offered): ")
+
+
+@pytest.mark.slow
+def test_two_hundred_requests_of_a_server_break_no_promise(
+    begin: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    """The shipped model behind `auras serve`, with so few blocks that requests give theirs back."""
+    for library in ("fastapi", "uvicorn", "transformers", "llguidance"):
+        pytest.importorskip(library)
+    path = tmp_path / "soak.json"
+    process = begin("--target", "vlm", "--requests", "200", "--seed", "1", "--json", str(path))
+    output, _ = process.communicate(timeout=LIMIT_S)
+    found = json.loads(path.read_text())
+    assert [text for text in found["violations"] if not VLM_PACE.match(text)] == [], output
+    assert process.returncode == (1 if found["violations"] else 0), output
+    summary = found["summary"]
+    assert summary["requests"] == 200 + summary["known"]
+    assert summary["known_answers"] > summary["known"] / 2
+    assert min(summary["preemptions"], summary["cached_tokens"], summary["refused_full"]) > 0
+    kinds = {row["kind"]: row["n"] for row in found["rows"]}
+    assert {"whole", "streamed", "deadline", "hostile", "left the stream", "left while prepared"} < set(kinds)
+    assert min(kinds["ten times: refused"], kinds["ten times: admitted"]) > 0
+
+
+def test_a_server_that_cannot_start_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["soak", "--target", "vlm", "--model", str(tmp_path), "--log", str(tmp_path / "log")]
+    assert auras.main(words) == 1
+    assert capsys.readouterr().err.startswith("error: the server did not start; error: ")
