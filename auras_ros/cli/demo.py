@@ -193,7 +193,7 @@ class _Play:
                     running.enter_context(supervisor)
                     supervisors = [supervisor]
                     if self._answers is not None:
-                        vlm = Supervisor(resources.find("config", "pusht_vlm.yaml"), log=log)
+                        vlm = Supervisor(resources.find("config", "vlm_pusht.yaml"), log=log)
                         supervisors.append(running.enter_context(vlm))
                     turn = self._turns(callbacks, supervisors)
                     if self._await_all(node, turn):
