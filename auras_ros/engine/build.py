@@ -15,10 +15,18 @@ from auras_ros.device.make import make_device
 from auras_ros.engine.engine import Engine
 from auras_ros.engine.options import MOST_LENGTH, EngineOptions
 from auras_ros.engine.scheduler import Stage, StageScheduler
-from auras_ros.engine.workers import DecodeWorker, InlineExecutor, PrefillWorker, StageWorker, VisionWorker, bucket
+from auras_ros.engine.workers import (
+    DecodeWorker,
+    InlineExecutor,
+    PrefillWorker,
+    StageWorker,
+    VisionWorker,
+    bucket,
+    wide,
+)
 from auras_ros.models.fused_llama import FusedLlama
 from auras_ros.models.linear import repack
-from auras_ros.models.paged_attention import GatheredAttention
+from auras_ros.models.paged_attention import GatheredAttention, RowAttention
 from auras_ros.models.paged_kv import PagedKVCache
 
 
@@ -38,8 +46,9 @@ def make_engine(
     repack(model)
     length = min(options.length or MOST_LENGTH, checkpoint.length)
     cache = _cache(decoder, options, length)
-    attention = GatheredAttention(cache)
     width = min(cache.needed(length), cache.blocks - 1)
+    on_cpu = on.tensors.type == "cpu"
+    attention = RowAttention(cache, bucket(options.running), wide(width)) if on_cpu else GatheredAttention(cache)
     decode = DecodeWorker(decoder, attention, on, options.running, width)
     workers: dict[Stage, tuple[StageWorker, Executor]] = {
         "vision": (VisionWorker(model, decoder), _executor("vision", options.vision_cores)),

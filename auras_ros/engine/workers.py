@@ -20,7 +20,7 @@ from auras_ros.engine.choose import NoTokenError, choose
 from auras_ros.engine.request import AnswerToken
 from auras_ros.engine.scheduler import Dispatch
 from auras_ros.models.fused_llama import FusedLlama, Look
-from auras_ros.models.paged_attention import PagedAttention
+from auras_ros.models.paged_attention import DecodeRow, PagedAttention
 from auras_ros.models.paged_kv import SPARE
 from auras_ros.models.vlm import ImageEmbeddings, Vlm
 
@@ -110,18 +110,23 @@ class DecodeWorker:
         self._tables = torch.full((rows, wide(width)), SPARE, device=decoder.device)
         self._scores = torch.zeros(rows, decoder.config.vocabulary, dtype=decoder.dtype, device=decoder.device)
         self._written: list[tuple[int, int, int]] = [(-1, 0, 0)] * rows
+        self._rows: dict[int, int] = {}  # of each request's number in the batch before
         self._look: Look | None = None
 
     @torch.no_grad()
     def __call__(self, dispatch: Dispatch) -> list[AnswerToken | NoTokenError]:
-        requests = dispatch.requests
+        requests = self._seated(dispatch.requests)
+        width = wide(max(len(request.table) for request in requests))
         self._fill(requests)
+        rows = [DecodeRow((each.number, each.preempted), each.table, each.stored) for each in requests]
+        self._attention.follow(rows, width)
         if self._decoder.crosses:
             positions = [torch.tensor([request.stored]) for request in requests]
             fill = [torch.tensor([0])] * (bucket(len(requests)) - len(requests))
             self._look = _looks(requests, [*positions, *fill])
-        self.run(bucket(len(requests)), wide(max(len(request.table) for request in requests)))
-        return choose(self._scores[: len(requests)], requests)
+        self.run(bucket(len(requests)), width)
+        tokens = choose(self._scores[: len(requests)], requests)
+        return [tokens[self._rows[request.number]] for request in dispatch.requests]
 
     def run(self, rows: int, width: int) -> None:
         """The captured stage of this size, with the inputs as they are."""
@@ -139,6 +144,21 @@ class DecodeWorker:
         places = places.expand(3, -1) if decoder.config.mrope else places
         hidden = decoder(decoder.embed(ids), places, attend, self._look)
         self._scores[:rows] = decoder.logits(hidden)
+
+    def _seated(self, requests: Sequence[ActiveRequest]) -> list[ActiveRequest]:
+        """Row by row: each request stays in its row while the batch has so many."""
+        seated: dict[int, ActiveRequest] = {}
+        others = list[ActiveRequest]()
+        for each in requests:
+            row = self._rows.get(each.number, len(requests))
+            if row < len(requests):
+                seated[row] = each
+            else:
+                others.append(each)
+        free = (row for row in range(len(requests)) if row not in seated)
+        seated.update(zip(free, others, strict=False))
+        self._rows = {each.number: row for row, each in seated.items()}
+        return [seated[row] for row in range(len(requests))]
 
     def _fill(self, requests: Sequence[ActiveRequest]) -> None:
         """The inputs of these requests; the rows beyond them are the spare block's."""

@@ -24,7 +24,7 @@ from auras_ros.engine.request import VlmRequest
 from auras_ros.engine.workers import SINGLE, DecodeWorker, bucket, wide
 from auras_ros.models.fused_llama import FusedLlama
 from auras_ros.models.llama import Llama
-from auras_ros.models.paged_attention import GatheredAttention
+from auras_ros.models.paged_attention import GatheredAttention, RowAttention
 from auras_ros.models.paged_kv import PagedKVCache
 from auras_ros.models.presets import LLAMAS
 from tests.checkpoints.vlm.folders import Written
@@ -50,7 +50,10 @@ def decoder(engine: Engine) -> DecodeWorker:
 
 def addresses(engine: Engine) -> list[int]:
     worker = decoder(engine)
-    return [each.data_ptr() for each in (worker._inputs, worker._tables, worker._scores, engine._cache.store)]
+    attention = worker._attention
+    assert isinstance(attention, RowAttention)
+    kept = (worker._inputs, worker._tables, worker._scores, engine._cache.store, attention._rows)
+    return [each.data_ptr() for each in kept]
 
 
 def steps(engine: Engine, count: int) -> None:
