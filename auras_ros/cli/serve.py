@@ -15,9 +15,6 @@ from auras_ros.output import non_blocking_output
 from auras_ros.serve.options import ENGINE, OWN, ServeOptions, make_options, read_options
 
 TOKEN = "AURAS_SERVE_TOKEN"
-SWITCH_S = (
-    0.02  # the engine gives the interpreter away in every operator, so that nobody waits so long (docs/decisions.md)
-)
 EXAMPLE = """
 example
   auras serve SmolVLM2-500M-Video-Instruct                  http://127.0.0.1:8000/v1
@@ -66,7 +63,6 @@ def run(argv: list[str]) -> int:
         print_errors(FileNotFoundError(f"{options.model or path}: no such folder of a model"))
         return 2
     bound_heap(TENSOR_BLOCK)
-    sys.setswitchinterval(SWITCH_S)
     with non_blocking_output():
         return _serve(options, engine_options)
 

@@ -17,8 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from auras_ros.models.llama import RmsNorm
-from auras_ros.models.rotary import rotate
+from auras_ros.kernels.rope import rotate_
 
 Runs = tuple[tuple[int, int], ...]  # (how many, patches each) of sequences that attend within themselves
 NORM_EPS, THETA = 1e-6, 10000.0
@@ -91,8 +90,11 @@ class QwenVisionAttention(nn.Module):
         self.qkv, self.proj = nn.Linear(config.width, 3 * config.width), nn.Linear(config.width, config.width)
 
     def forward(self, x: Tensor, angles: tuple[Tensor, Tensor], runs: Runs) -> Tensor:
-        query, key, value = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(1, 2, 0, 3).unbind(0)
-        query, key = (rotate(part.float(), angles).to(x.dtype) for part in (query, key))  # in float32, as published
+        qkv = self.qkv(x).unflatten(-1, (3 * self.heads, -1))
+        turned = qkv[:, : 2 * self.heads].float()  # in float32, as published
+        rotate_(turned, angles)
+        query, key = turned.to(x.dtype).transpose(0, 1).chunk(2)
+        value = qkv[:, 2 * self.heads :].transpose(0, 1)
         seen, start = [], 0
         for count, length in runs:
             end = start + count * length
@@ -112,7 +114,7 @@ class QwenMlp(nn.Module):
         self.down_proj = nn.Linear(config.hidden, config.width)
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        out: Tensor = self.down_proj(F.silu(self.gate_proj(x)).mul_(self.up_proj(x)))
         return out
 
 
@@ -121,7 +123,7 @@ class QwenVisionLayer(nn.Module):
 
     def __init__(self, config: QwenVisionConfig) -> None:
         super().__init__()
-        self.norm1, self.norm2 = RmsNorm(config.width, NORM_EPS), RmsNorm(config.width, NORM_EPS)
+        self.norm1, self.norm2 = (nn.RMSNorm(config.width, NORM_EPS) for _ in range(2))
         self.attn, self.mlp = QwenVisionAttention(config), QwenMlp(config)
 
     def forward(self, x: Tensor, angles: tuple[Tensor, Tensor], runs: Runs) -> Tensor:
@@ -136,7 +138,7 @@ class QwenMerger(nn.Module):
     def __init__(self, config: QwenVisionConfig) -> None:
         super().__init__()
         joined = config.width * config.merge**2
-        self.ln_q = RmsNorm(config.width, NORM_EPS)
+        self.ln_q = nn.RMSNorm(config.width, NORM_EPS)
         self.mlp = nn.Sequential(nn.Linear(joined, joined), nn.GELU(), nn.Linear(joined, config.out))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -169,12 +171,13 @@ class QwenVision(nn.Module):
         return list(torch.empty_like(merged).index_copy(0, order, merged).split([len(each.order) for each in layouts]))
 
     def _angles(self, places: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines and sines [N, head_dim], float32: half of the frequencies turn by the row, half by the column."""
+        """Cosines and sines [N, 1, head_dim] for `rotate_`, float32: half of the frequencies turn by the row, half by
+        the column."""
         half = self.config.width // self.config.heads // 2
         exponent = torch.arange(0, half, 2, device=places.device).float() / half
         angle = (places.float()[..., None] / THETA**exponent).transpose(0, 1).flatten(1)
-        angle = torch.cat([angle, angle], -1)
-        return angle.cos(), angle.sin()
+        cosine, sine = angle.cos()[:, None], angle.sin()[:, None]
+        return torch.cat([cosine, cosine], -1), torch.cat([-sine, sine], -1)
 
 
 @lru_cache(maxsize=64)

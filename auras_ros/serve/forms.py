@@ -17,6 +17,7 @@ LEAST_LOGPROB = -9999.0  # JSON has no infinity
 FINISH = {"stop": "stop", "length": "length", "deadline": "length"}
 """An answer that its deadline cut off ends as a cut one does; `detail` says why."""
 Json = dict[str, Any]
+COMPACT = json.JSONEncoder(separators=(",", ":"))
 
 
 class AnswerForm(Protocol):
@@ -97,6 +98,7 @@ class AnswerWriter:
     def __init__(self, form: AnswerForm, number: str, created: int, model: str, logprobs: bool, usage: bool) -> None:
         self._form, self._logprobs, self._usage = form, logprobs, usage
         self._head = {"id": f"{form.prefix}-{number}", "created": created, "model": model}
+        self._begin = COMPACT.encode({**self._head, "object": form.chunk})[:-1]  # every chunk begins with it
         self._offset = 0
 
     def whole(self, answer: Answer) -> bytes:
@@ -130,10 +132,8 @@ class AnswerWriter:
         return ending if finish != "deadline" else ending | {"finish_detail": detail or finish}
 
     def _event(self, choices: list[Json], used: Json | None = None) -> bytes:
-        made = {**self._head, "object": self._form.chunk, "choices": choices}
-        if self._usage:
-            made["usage"] = used
-        return b"data: " + json.dumps(made, separators=(",", ":")).encode() + b"\n\n"
+        rest: Json = {"choices": choices} | ({"usage": used} if self._usage else {})
+        return f"data: {self._begin},{COMPACT.encode(rest)[1:]}\n\n".encode()
 
 
 def usage(answer: Answer) -> Json:

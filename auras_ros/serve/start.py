@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
+
+import uvloop
 
 from auras_ros.checkpoints.vlm.open import open_vlm
 from auras_ros.device.cores import occupy
@@ -53,4 +54,4 @@ def start(options: ServeOptions, engine_options: EngineOptions, token: str, say:
         cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))
         line = f"serving {service.name} ({service.dtype}) at http://{where}:{bound.getsockname()[1]} on cores {cores}"
         app = make_app(service, token)
-        return asyncio.run(serve(app, service, bound, lambda: say(f"{line}; Ctrl-C stops it")))
+        return uvloop.run(serve(app, service, bound, lambda: say(f"{line}; Ctrl-C stops it")))
