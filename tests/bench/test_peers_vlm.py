@@ -311,9 +311,28 @@ def test_ratios_are_of_one_round_and_of_the_better_form() -> None:
         "vllm eager": [window(4.0, 0.02), window(4.0, 0.02)],
         "vllm compiled": [window(2.0, 0.01), window(8.0, 0.05)],
     }
-    assert over_best(windows, "vllm", throughput, most=True) == 2.0
-    assert over_best(windows, "transformers", throughput, most=True) is None
-    assert over_best({"vllm eager": [], "auras": [window(1.0, 0.01)]}, "vllm", throughput, most=True) is None
+    assert over_best(windows, "auras", "vllm", throughput, most=True) == 2.0
+    assert over_best(windows, "auras", "transformers", throughput, most=True) is None
+    assert over_best(windows, None, "vllm", throughput, most=True) is None
+    assert over_best({"vllm eager": [], "auras": [window(1.0, 0.01)]}, "auras", "vllm", throughput, most=True) is None
+
+
+def test_our_form_with_the_better_throughput_counts_for_the_times_too() -> None:
+    measured = ModelWindows("tiny-qwen", SHAPE, 2)
+    measured.windows |= {
+        CLOSED: {
+            "auras in turn": [window(2.0, 0.01)],
+            "auras side by side": [window(1.0, 0.01)],
+            "vllm eager": [window(2.0, 0.01)],
+        },
+        POISSON: {
+            "auras in turn": [window(1.0, 0.01)],
+            "auras side by side": [window(1.0, 0.03)],
+            "vllm eager": [window(1.0, 0.02)],
+        },
+    }
+    made = summary([(measured, True)])
+    assert (made["throughput_over_vllm"], made["tbt_p99_over_vllm"]) == pytest.approx((2.0, 1.5))
 
 
 def test_the_summary_has_the_worst_model_and_transformers_of_the_tiny_ones() -> None:
@@ -403,22 +422,30 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [tmp_path / "thesis.tex"]
 
 
-def test_the_sides_differ_in_nothing_but_their_program(tmp_path: Path) -> None:
+def test_the_sides_differ_in_nothing_but_their_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2, 3, 5})
     sides = all_sides(tmp_path / "bin" / "python", tmp_path / "m", "tiny", "")
     assert [each.name for each in sides] == [
         "transformers one by one",
         "transformers batches of 8",
         "vllm eager",
         "vllm compiled",
-        "auras",
+        "auras in turn",
+        "auras side by side",
     ]
-    assert [library(each.name) for each in sides] == ["transformers", "transformers", "vllm", "vllm", "auras"]
+    libraries = ["transformers", "transformers", "vllm", "vllm", "auras", "auras"]
+    assert [library(each.name) for each in sides] == libraries
     for each in sides:
         assert str(tmp_path / "m") in each.argv
         assert "{port}" in each.argv
     eager, compiled = sides[2:4]
     assert [word for word in eager.argv if word != "--enforce-eager"] == compiled.argv
     assert {"--no-enable-prefix-caching", "float32"} <= set(compiled.argv)
+    in_turn, beside = sides[4:]
+    cores = ["--vision-cores", "2,3", "--prefill-cores", "2,3", "--decode-cores", "5"]
+    assert list(beside.argv) == [*in_turn.argv, *cores]
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2})
+    assert all_sides(tmp_path, tmp_path / "m", "tiny", "")[-1].name == "auras in turn"
     given = all_sides(tmp_path, tmp_path / "m", "tiny", "serve '{folder}' --as {model} {port}")[-1]
     assert list(given.argv) == ["serve", str(tmp_path / "m"), "--as", "tiny", "{port}"]
 

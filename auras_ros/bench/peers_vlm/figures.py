@@ -1,7 +1,8 @@
 """Rows and summary of `auras bench peers-vlm`, from the windows of its rounds.
 
 A ratio is taken within a round, so that a slow period of the machine affects both sides. Where a library was measured
-in several forms, the better one counts: the better one over all rounds, not in each.
+in several forms, the better one counts: the better one over all rounds, not in each. Of ours, the one with the better
+throughput counts for the times too; of theirs, the better one for each.
 """
 
 from __future__ import annotations
@@ -89,12 +90,13 @@ def summary(found: Iterable[tuple[ModelWindows, bool]]) -> dict[str, float]:
     counted: dict[str, list[float]] = {OVER_VLLM: [], OVER_TRANSFORMERS: [], TBT_OVER_VLLM: []}
     for measured, tiny in found:
         closed, poisson = (measured.windows.get(load, {}) for load in (CLOSED, POISSON))
+        mine = best_form(closed, OURS, throughput, most=True)
         for name, windows, other, figure, most in (
             (OVER_VLLM, closed, VLLM, throughput, True),
             (OVER_TRANSFORMERS, closed, TRANSFORMERS, throughput, True),
             (TBT_OVER_VLLM, poisson, VLLM, tbt_p99, False),
         ):
-            ratio = over_best(windows, other, figure, most)
+            ratio = over_best(windows, mine, other, figure, most)
             if ratio is not None:
                 made[f"{name}_{key(measured.model)}"] = ratio
                 if tiny or name != OVER_TRANSFORMERS:
@@ -104,12 +106,23 @@ def summary(found: Iterable[tuple[ModelWindows, bool]]) -> dict[str, float]:
 
 
 def over_best(
-    windows: Mapping[str, Sequence[Window]], other: str, figure: Callable[[Window], float], most: bool
+    windows: Mapping[str, Sequence[Window]],
+    mine: str | None,
+    other: str,
+    figure: Callable[[Window], float],
+    most: bool,
 ) -> float | None:
-    """Our figure over that of another library's best form, the median of the rounds. most: whether more is better."""
-    forms = {name: median(map(figure, rounds)) for name, rounds in windows.items() if rounds and library(name) == other}
-    if not forms or not windows.get(OURS):
+    """The figure of the side `mine` over that of another library's best form, the median of the rounds. most: whether
+    more is better."""
+    best = best_form(windows, other, figure, most)
+    if mine is None or best is None or not windows.get(mine):
         return None
-    best = (max if most else min)(forms, key=lambda name: forms[name])
-    pairs = zip(windows[OURS], windows[best], strict=False)
-    return median(figure(mine) / figure(theirs) for mine, theirs in pairs)
+    return median(figure(ours) / figure(theirs) for ours, theirs in zip(windows[mine], windows[best], strict=False))
+
+
+def best_form(
+    windows: Mapping[str, Sequence[Window]], of: str, figure: Callable[[Window], float], most: bool
+) -> str | None:
+    """The side with the best median of a library's; None if none was measured."""
+    forms = {name: median(map(figure, rounds)) for name, rounds in windows.items() if rounds and library(name) == of}
+    return (max if most else min)(forms, key=lambda name: forms[name]) if forms else None

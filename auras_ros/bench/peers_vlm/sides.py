@@ -25,6 +25,7 @@ OUR_OPTIONS = (
     f"--dtype float32 --running {AT_ONCE} --waiting 1024 --length {LENGTH} --kv-mib 1024 --no-prefix-cache"
     " --image-cache-mib 0"
 ).split()
+IN_TURN, SIDE_BY_SIDE = f"{OURS} in turn", f"{OURS} side by side"
 VLLM_FORMS = {"eager": ["--enforce-eager"], "compiled": list[str]()}
 VLLM_OPTIONS = (
     f"--host 127.0.0.1 --dtype float32 --max-num-seqs {AT_ONCE} --max-model-len {LENGTH} --no-enable-prefix-caching"
@@ -38,13 +39,20 @@ def library(side: str) -> str:
     return side.partition(" ")[0]
 
 
-def ours(folder: Path, model: str, given: str) -> ServerCommand:
-    """given: a command line with {folder}, {model} and {port}; empty: `auras serve`."""
+def ours(folder: Path, model: str, given: str) -> Sequence[ServerCommand]:
+    """`auras serve` whose stages take turns on all cores and, if there are two, with decode on the last core beside the
+    others. given: a command line with {folder}, {model} and {port} instead."""
     if given:
         words = [word.replace("{folder}", str(folder)).replace("{model}", model) for word in shlex.split(given)]
-    else:
-        words = [*SERVE, str(folder), "--name", model, "--port", "{port}", *OUR_OPTIONS]
-    return ServerCommand(OURS, words, own=True)
+        return [ServerCommand(OURS, words, own=True)]
+    words = [*SERVE, str(folder), "--name", model, "--port", "{port}", *OUR_OPTIONS]
+    forms = [ServerCommand(IN_TURN, words, own=True)]
+    *others, last = map(str, sorted(os.sched_getaffinity(0)))
+    if others:
+        beside = ",".join(others)
+        cores = ["--vision-cores", beside, "--prefill-cores", beside, "--decode-cores", last]
+        forms.append(ServerCommand(SIDE_BY_SIDE, [*words, *cores], own=True))
+    return forms
 
 
 def vllm(python: Path, folder: Path, model: str, form: str) -> ServerCommand:
@@ -75,5 +83,5 @@ def all_sides(python: Path, folder: Path, model: str, given: str) -> Sequence[Se
         transformers(python, folder, 1),
         transformers(python, folder, AT_ONCE),
         *(vllm(python, folder, model, form) for form in VLLM_FORMS),
-        ours(folder, model, given),
+        *ours(folder, model, given),
     ]
