@@ -24,10 +24,12 @@ from auras_ros.engine.workers import (
     bucket,
     wide,
 )
+from auras_ros.models.flashinfer_attention import FlashInferAttention
 from auras_ros.models.fused_llama import FusedLlama
 from auras_ros.models.linear import repack
-from auras_ros.models.paged_attention import GatheredAttention, RowAttention
+from auras_ros.models.paged_attention import GatheredAttention, PagedAttention, RowAttention
 from auras_ros.models.paged_kv import PagedKVCache
+from auras_ros.models.varlen_attention import VarlenAttention
 
 
 def make_engine(
@@ -47,8 +49,7 @@ def make_engine(
     length = min(options.length or MOST_LENGTH, checkpoint.length)
     cache = _cache(decoder, options, length)
     width = min(cache.needed(length), cache.blocks - 1)
-    on_cpu = on.tensors.type == "cpu"
-    attention = RowAttention(cache, bucket(options.running), wide(width)) if on_cpu else GatheredAttention(cache)
+    attention = _attention(cache, decoder, bucket(options.running), wide(width))
     decode = DecodeWorker(decoder, attention, on, options.running, width)
     workers: dict[Stage, tuple[StageWorker, Executor]] = {
         "vision": (VisionWorker(model, decoder), _executor("vision", options.vision_cores)),
@@ -56,8 +57,17 @@ def make_engine(
         "decode": (decode, _executor("decode", options.decode_cores)),
     }
     for rows in sorted({bucket(each) for each in range(1, options.running + 1)}):
-        workers["decode"][1].submit(decode.run, rows, 1).result()
+        workers["decode"][1].submit(decode.prepare, rows).result()
     return Engine(checkpoint, options, cache, workers, scheduler, clock)
+
+
+def _attention(cache: PagedKVCache, decoder: FusedLlama, rows: int, width: int) -> PagedAttention:
+    """The fastest form that takes this cache. rows, width: of the largest batch and its longest table."""
+    if cache.store.device.type == "cpu":
+        return RowAttention(cache, rows, width)
+    if FlashInferAttention.takes(cache):
+        return FlashInferAttention(cache, decoder.config.heads, rows, width)
+    return VarlenAttention(cache) if VarlenAttention.takes(cache) else GatheredAttention(cache)
 
 
 def _cache(decoder: FusedLlama, options: EngineOptions, length: int) -> PagedKVCache:

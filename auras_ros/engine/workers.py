@@ -119,7 +119,7 @@ class DecodeWorker:
         width = wide(max(len(request.table) for request in requests))
         self._fill(requests)
         rows = [DecodeRow((each.number, each.preempted), each.table, each.stored) for each in requests]
-        self._attention.follow(rows, width)
+        self._attention.follow(rows, bucket(len(requests)), width)
         if self._decoder.crosses:
             positions = [torch.tensor([request.stored]) for request in requests]
             fill = [torch.tensor([0])] * (bucket(len(requests)) - len(requests))
@@ -127,6 +127,11 @@ class DecodeWorker:
         self.run(bucket(len(requests)), width)
         tokens = choose(self._scores[: len(requests)], requests)
         return [tokens[self._rows[request.number]] for request in dispatch.requests]
+
+    def prepare(self, rows: int) -> None:
+        """Captures the shortest stage of this size, so that no request waits for the first one."""
+        self._attention.follow([], rows, 1)
+        self.run(rows, 1)
 
     def run(self, rows: int, width: int) -> None:
         """The captured stage of this size, with the inputs as they are."""
@@ -184,9 +189,10 @@ def bucket(rows: int) -> int:
 
 
 def wide(blocks: int) -> int:
-    """The table of the stage for so many blocks: 1, 2, 3, 4, 6, 8, 12, 16, 24 and so on."""
-    power = 1 << max(blocks - 1, 0).bit_length()
-    return power * 3 // 4 if blocks <= power * 3 // 4 and power > 2 else power
+    """The table of the stage for so many blocks: 1 to 8, 10, 12, 14, 16, 20, 24, 28, 32, 40 and so on."""
+    blocks = max(blocks, 1)
+    step = max(1, 1 << (blocks - 1).bit_length() >> 3)
+    return -(-blocks // step) * step
 
 
 def _looks(requests: Sequence[ActiveRequest], positions: Sequence[Tensor]) -> Look:

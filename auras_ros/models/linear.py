@@ -7,12 +7,16 @@ the figures). A small weight stays as it is: choosing oneDNN's kernel costs more
 
 from __future__ import annotations
 
+import timeit
+from functools import cache, partial
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 PACKED_FROM = 1 << 17  # numbers of a weight; below, oneDNN's call costs more than it saves
 TINY = torch.finfo(torch.float32).tiny
+PROBE = 2048  # inputs and outputs of the layer that is measured: more numbers than a core's cache holds
 ROWS = 8  # for which oneDNN chooses the blocks; others are as quick with them
 
 
@@ -86,9 +90,26 @@ AnyLinear = Linear | PackedLinear | Int8Linear
 def fastest(weight: Tensor, bias: Tensor | None = None) -> AnyLinear:
     """The form for this weight, in its own type and on its device."""
     packs = weight.device.type == "cpu" and torch.backends.mkldnn.is_available() and weight.numel() >= PACKED_FROM
-    if packs and weight.dtype in (torch.float32, torch.bfloat16):
+    if packs and (weight.dtype == torch.float32 or (weight.dtype == torch.bfloat16 and _packs_bfloat16())):
         return PackedLinear(weight, bias)
     return Linear(weight.contiguous(), bias)
+
+
+def _packs_bfloat16() -> bool:
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+@cache
+def bfloat16_is_faster() -> bool:
+    """Whether this CPU multiplies bfloat16 faster than float32, with few rows as in decode and with many as in prefill.
+    Measured once, within a tenth of a second."""
+
+    @torch.no_grad()
+    def seconds(rows: int, dtype: torch.dtype) -> float:
+        form = fastest(torch.ones(PROBE, PROBE, dtype=dtype))
+        return min(timeit.repeat(partial(form, torch.ones(rows, PROBE, dtype=dtype)), number=1, repeat=5))
+
+    return all(seconds(rows, torch.bfloat16) < seconds(rows, torch.float32) for rows in (ROWS, 16 * ROWS))
 
 
 def repack(module: nn.Module) -> None:

@@ -28,8 +28,9 @@ class DecodeRow(NamedTuple):
 class PagedAttention(Protocol):
     """Stores the tokens' keys and values, and lets each token see its sequence up to itself."""
 
-    def follow(self, rows: Sequence[DecodeRow], width: int) -> None:
-        """Called before each decode, outside of what is captured: its sequences, row by row. width: its tables'."""
+    def follow(self, rows: Sequence[DecodeRow], batch: int, width: int) -> None:
+        """Called before each decode, outside of what is captured: its sequences, row by row. batch: its rows; those
+        beyond the sequences are the spare block's. width: its tables'."""
         ...
 
     def decode(self, tables: Tensor, positions: Tensor) -> Attend:
@@ -47,7 +48,7 @@ class GatheredAttention:
     def __init__(self, cache: PagedKVCache) -> None:
         self.cache = cache
 
-    def follow(self, rows: Sequence[DecodeRow], width: int) -> None:
+    def follow(self, rows: Sequence[DecodeRow], batch: int, width: int) -> None:
         """Nothing is kept from one decode to the next."""
 
     def decode(self, tables: Tensor, positions: Tensor) -> Attend:
@@ -117,7 +118,7 @@ class RowAttention(GatheredAttention):
         self._held: list[tuple[Hashable, int] | None] = [None] * rows
         self._ends = [0] * rows  # up to where a row was ever written since it was zero
 
-    def follow(self, rows: Sequence[DecodeRow], width: int) -> None:
+    def follow(self, rows: Sequence[DecodeRow], batch: int, width: int) -> None:
         fits = self._fits(width)
         for index, held in enumerate(self._held):
             row = rows[index] if fits and index < len(rows) else None

@@ -62,6 +62,11 @@ class PagedKVCache:
     def block(self) -> int:
         return self.store.shape[2]
 
+    @property
+    def half(self) -> bool:
+        """Whether it is in half precision, which the kernels of GPUs ask for."""
+        return self.store.element_size() == 2
+
     def needed(self, tokens: int) -> int:
         """Blocks that hold this many tokens."""
         return -(-tokens // self.block)
@@ -80,6 +85,10 @@ class PagedKVCache:
     def write(self, layer: int, slots: Tensor, kv: Tensor) -> None:
         """Store keys and values [T, 2 * heads_kv, d] at slots, int64 [T]."""
         self.store[layer].flatten(0, 1).index_copy_(0, slots, kv)
+
+    def pages(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Keys and values of all blocks: each [blocks, block, heads_kv, d]. Views."""
+        return self.store[layer, :, :, : self.heads], self.store[layer, :, :, self.heads :]
 
     def read(self, layer: int, tables: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of whole tables [B, n]: each [B, heads_kv, n * block, d]."""

@@ -424,7 +424,7 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
 
 def test_the_sides_differ_in_nothing_but_their_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2, 3, 5})
-    sides = all_sides(tmp_path / "bin" / "python", tmp_path / "m", "tiny", "")
+    sides = all_sides(tmp_path / "bin" / "python", tmp_path / "m", "tiny", True, "")
     assert [each.name for each in sides] == [
         "transformers one by one",
         "transformers batches of 8",
@@ -444,9 +444,10 @@ def test_the_sides_differ_in_nothing_but_their_program(tmp_path: Path, monkeypat
     in_turn, beside = sides[4:]
     cores = ["--vision-cores", "2,3", "--prefill-cores", "2,3", "--decode-cores", "5"]
     assert list(beside.argv) == [*in_turn.argv, *cores]
+    assert all_sides(tmp_path, tmp_path / "m", "large", False, "")[-1].name == "auras in turn"
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2})
-    assert all_sides(tmp_path, tmp_path / "m", "tiny", "")[-1].name == "auras in turn"
-    given = all_sides(tmp_path, tmp_path / "m", "tiny", "serve '{folder}' --as {model} {port}")[-1]
+    assert all_sides(tmp_path, tmp_path / "m", "tiny", True, "")[-1].name == "auras in turn"
+    given = all_sides(tmp_path, tmp_path / "m", "tiny", True, "serve '{folder}' --as {model} {port}")[-1]
     assert list(given.argv) == ["serve", str(tmp_path / "m"), "--as", "tiny", "{port}"]
 
 

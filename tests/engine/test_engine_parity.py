@@ -16,9 +16,11 @@ import pytest
 
 from auras_ros.checkpoints.vlm.chat import VlmPrompt
 from auras_ros.checkpoints.vlm.open import open_vlm
+from auras_ros.engine.build import make_engine
+from auras_ros.engine.options import EngineOptions
 from auras_ros.engine.request import Answer, VlmRequest
 from auras_ros.models.sampler import Sampling
-from tests.checkpoints.vlm.decoding import greedy
+from tests.checkpoints.vlm.decoding import greedy, greedy_logits
 from tests.checkpoints.vlm.folders import Written, image
 from tests.checkpoints.vlm.test_vlm_parity import TOKENS, reference
 from tests.engine.making import answers, chat, ended, engine_of, finish
@@ -53,6 +55,7 @@ SCARCE: dict[str, dict[str, Any]] = {
     "chunked": {"chunked": True, "prefill_tokens": 29},
     "threads": {"chunked": True, "prefill_tokens": 29} | CORES,
 }
+CLOSE = 0.1  # of log probabilities in bfloat16
 PAIR = (2, 4)  # each with an image: their prompts fit together, their answers do not
 
 
@@ -235,3 +238,23 @@ def test_a_prefix_that_another_owns_needs_no_room(case: Case) -> None:
     assert second.result(0).usage.cached_tokens == (length - 1) // BLOCK * BLOCK
     assert not engine.stats.preemptions
     ended(engine)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_in_bfloat16_the_answers_are_the_model_s_own_but_for_its_rounding(
+    kind: str, written: Callable[[str], Written]
+) -> None:
+    """Against one sequence at a time, in the same type: a token differs only where two scores are as close as that."""
+    checkpoint = open_vlm(written(kind).path, "bfloat16")
+    prompts = [chat(checkpoint, text, sizes, seed) for text, sizes, seed in ASKED]
+    wanted = [greedy_logits(checkpoint.model, prompt, TOKENS) for prompt in prompts]  # the engine repacks the weights
+    engine = make_engine(checkpoint, EngineOptions(block=BLOCK, length=512))
+    found = answers(engine, [VlmRequest(prompt, max_tokens=TOKENS, logprobs=0) for prompt in prompts])
+    ended(engine)
+    for (tokens, scores), answer in zip(wanted, found, strict=True):
+        logprobs = scores.float().log_softmax(-1)
+        for got, own, each in zip(answer.tokens, tokens, logprobs, strict=False):
+            assert each[got.id] >= each[own] - CLOSE
+            assert got.logprob == pytest.approx(float(each[got.id]), abs=CLOSE)
+            if got.id != own:
+                break

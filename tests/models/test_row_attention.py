@@ -40,7 +40,7 @@ def step(
         tables[row, : len(each.table)] = torch.tensor(each.table)
         positions[row] = each.stored
     for attention in both:
-        attention.follow([DecodeRow(each.name, each.table, each.stored) for each in batch], width)
+        attention.follow([DecodeRow(each.name, each.table, each.stored) for each in batch], rows, width)
     attends = [attention.decode(tables, positions) for attention in both]
     made, chance = [], torch.Generator().manual_seed(seed)
     for layer in range(LAYERS):

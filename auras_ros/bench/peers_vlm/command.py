@@ -91,7 +91,7 @@ def _measure(
     folder = _folder(model, python, options.setup / "models", say)
     settings = argparse.Namespace(**vars(options) | {"requests": options.requests or model.requests})
     shape = Shape(model.image_px, options.with_image, model.letters, model.tokens)
-    commands = all_sides(python, folder, model.name, options.ours)
+    commands = all_sides(python, folder, model.name, model.tiny, options.ours)
     measured = ModelWindows(model.name, shape, options.cores)
     found.append((measured, model.tiny))
     try:

@@ -39,16 +39,17 @@ def library(side: str) -> str:
     return side.partition(" ")[0]
 
 
-def ours(folder: Path, model: str, given: str) -> Sequence[ServerCommand]:
-    """`auras serve` whose stages take turns on all cores and, if there are two, with decode on the last core beside the
-    others. given: a command line with {folder}, {model} and {port} instead."""
+def ours(folder: Path, model: str, tiny: bool, given: str) -> Sequence[ServerCommand]:
+    """`auras serve` whose stages take turns on all cores. Of a tiny model also, if there are two cores, with decode on
+    the last one beside the others: with large products that is slower, and one server more of a large model does not
+    fit into memory. given: a command line with {folder}, {model} and {port} instead."""
     if given:
         words = [word.replace("{folder}", str(folder)).replace("{model}", model) for word in shlex.split(given)]
         return [ServerCommand(OURS, words, own=True)]
     words = [*SERVE, str(folder), "--name", model, "--port", "{port}", *OUR_OPTIONS]
     forms = [ServerCommand(IN_TURN, words, own=True)]
     *others, last = map(str, sorted(os.sched_getaffinity(0)))
-    if others:
+    if tiny and others:
         beside = ",".join(others)
         cores = ["--vision-cores", beside, "--prefill-cores", beside, "--decode-cores", last]
         forms.append(ServerCommand(SIDE_BY_SIDE, [*words, *cores], own=True))
@@ -77,11 +78,11 @@ def _common(python: Path) -> dict[str, str]:
     return OFFLINE | ({"LD_PRELOAD": str(preloaded)} if preloaded is not None else {})
 
 
-def all_sides(python: Path, folder: Path, model: str, given: str) -> Sequence[ServerCommand]:
+def all_sides(python: Path, folder: Path, model: str, tiny: bool, given: str) -> Sequence[ServerCommand]:
     """The first one is the reference for tokens."""
     return [
         transformers(python, folder, 1),
         transformers(python, folder, AT_ONCE),
         *(vllm(python, folder, model, form) for form in VLLM_FORMS),
-        *ours(folder, model, given),
+        *ours(folder, model, tiny, given),
     ]

@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from auras_ros.checkpoints.config_reader import ConfigReader
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.checkpoints.vlm import idefics3, llava, qwen_vl
+from auras_ros.checkpoints.vlm import open as opening
 from auras_ros.checkpoints.vlm.open import open_vlm
 from auras_ros.models.sampler import Sampling
 from tests.checkpoints.vlm.folders import image, rewrite, write
@@ -218,6 +219,19 @@ def test_the_runtime_dtype_is_the_policies_rule(dtype: str, folders: dict[str, P
     made = open_vlm(folders["qwen2_5_vl"], dtype).model
     kinds = {parameter.dtype for parameter in made.parameters()}
     assert kinds == {torch.float32 if dtype == "auto" else getattr(torch, dtype)}
+
+
+@pytest.mark.parametrize("stored", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("faster", [True, False])
+def test_weights_stay_in_bfloat16_where_it_is_faster(
+    stored: torch.dtype, faster: bool, folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "bfloat16_is_faster", lambda: faster)
+    path = copied(folders["llava"], tmp_path)
+    for file in path.glob("*.safetensors"):
+        save_file({name: each.to(stored) for name, each in load_file(file).items()}, file, {"format": "pt"})
+    kinds = {parameter.dtype for parameter in open_vlm(path).model.parameters()}
+    assert kinds == {stored if faster and stored == torch.bfloat16 else torch.float32}
 
 
 def test_the_published_configurations_are_taken() -> None:
