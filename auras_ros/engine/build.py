@@ -47,6 +47,7 @@ def make_engine(
     decoder = FusedLlama(model.language, options.int8)
     repack(model)
     length = min(options.length or MOST_LENGTH, checkpoint.length)
+    decoder.tabulate(length)
     cache = _cache(decoder, options, length)
     width = min(cache.needed(length), cache.blocks - 1)
     attention = _attention(cache, decoder, bucket(options.running), wide(width))

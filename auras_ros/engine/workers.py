@@ -146,7 +146,6 @@ class DecodeWorker:
         if decoder.crosses:
             cannot_capture("attention to images has other shapes for each request")
         attend = self._attention.decode(self._tables[:rows, :width], positions)
-        places = places.expand(3, -1) if decoder.config.mrope else places
         hidden = decoder(decoder.embed(ids), places, attend, self._look)
         self._scores[:rows] = decoder.logits(hidden)
 

@@ -77,6 +77,7 @@ class FusedLlama:
         self.dtype, self.device = weight.dtype, weight.device
         self.crosses = any(layer.cross is not None for layer in self.layers)
         self._sign = torch.cat([-torch.ones(half), torch.ones(half)]).to(weight)
+        self._table: Tensor | None = None
 
     def embed(self, ids: Tensor) -> Tensor:
         """Token ids int64 [T] -> [T, width]."""
@@ -88,12 +89,26 @@ class FusedLlama:
         return out
 
     def __call__(self, x: Tensor, places: Tensor, attend: Attend, look: Look | None = None) -> Tensor:
-        """Embeddings [T, width] -> hidden states [T, width], normalised. places: int64 [T], or [3, T] with M-RoPE."""
-        cosine, sine = self._llama.angles(places, self.dtype)
-        angles = (cosine[:, None], (sine * self._sign)[:, None])
+        """Embeddings [T, width] -> hidden states [T, width], normalised. places: int64 [T], or [3, T] with M-RoPE; [T]
+        is then text, whose three places are one."""
+        angles = self._angles(places)
         for layer in self.layers:
             x = layer(x, angles, attend, look)
         return _normed(self._llama.norm, x)
+
+    def tabulate(self, length: int) -> None:
+        """Computes the angles of places below `length` once: a small model's step spent a twentieth on them."""
+        table = torch.stack(self._angles(torch.arange(length, device=self.device)), 1)
+        self._table = table.contiguous()
+
+    def _angles(self, places: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines, and sines with their signs, as `rotate_` takes them."""
+        if places.dim() == 1 and self._table is not None:
+            cosine, sine = self._table.index_select(0, places).unbind(1)
+            return cosine, sine
+        wide = places.expand(3, -1) if self.config.mrope and places.dim() == 1 else places
+        cosine, sine = self._llama.angles(wide, self.dtype)
+        return cosine[:, None], (sine * self._sign)[:, None]
 
 
 def _joined(*layers: nn.Linear) -> tuple[Tensor, Tensor | None]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from auras_ros.bench.peers_vlm.contest import CLOSED, POISSON
 from auras_ros.bench.peers_vlm.sides import OURS, TRANSFORMERS, VLLM, library
 from auras_ros.measure.cores import words
-from auras_ros.report.picture import BLUE, GREEN, GREY, ORANGE, picture, whiskers
+from auras_ros.report.picture import BLUE, GREEN, GREY, ORANGE, canvas, tidy, whiskers
 from auras_ros.report.result import Report
 from auras_ros.report.table import Column, grouped_by, in_columns
 
@@ -47,16 +47,21 @@ def draw(report: Report, path: Path) -> None:
     groups = grouped_by(measured, "model", "load")
     if not groups:
         raise ValueError("nothing was measured: no picture")
-    with picture(path, "the same random weights and requests, over HTTP, float32", len(groups)) as axes:
-        for one, ((model, load), rows) in zip(axes, groups.items(), strict=True):
-            names = [row["side"].replace(" ", "\n", 1) for row in rows]
+    models = list(dict.fromkeys(model for model, _ in groups))
+    with canvas(path, (5.0 * len(models), 6.0)) as figure:
+        figure.suptitle("the same random weights and requests, over HTTP, float32", fontsize=10)
+        panels = figure.subplots(2, len(models), squeeze=False)
+        for (model, load), rows in groups.items():
+            axes = panels[(CLOSED, POISSON).index(load)][models.index(model)]
+            names = [row["side"] for row in rows]
             colours = [COLOURS_OF.get(library(row["side"]), GREEN) for row in rows]
             if load == CLOSED:
                 bars = whiskers(rows, "requests_per_s", "requests_per_s_low", "requests_per_s_high")
-                one.bar(names, [row["requests_per_s"] for row in rows], color=colours, yerr=bars)
-                one.set_title(f"{model}: requests per second, closed loop")
-            elif load == POISSON:
-                one.bar(names, [row["tbt_p99_ms"] for row in rows], color=colours)
-                one.plot(names, [row["tbt_p50_ms"] for row in rows], "k_", markersize=14)
-                one.set_yscale("log")
-                one.set_title(f"{model}: ms between tokens, p99 (line: p50), Poisson {rows[0]['rate_hz']:.3g}/s")
+                axes.barh(names, [row["requests_per_s"] for row in rows], color=colours, xerr=bars)
+                axes.set_title(f"{model}: requests per second, closed loop")
+            else:
+                axes.barh(names, [row["tbt_p99_ms"] for row in rows], color=colours)
+                axes.plot([row["tbt_p50_ms"] for row in rows], names, "k|", markersize=14)
+                axes.set_title(f"{model}: ms between tokens, p99 (line: p50), Poisson {rows[0]['rate_hz']:.3g}/s")
+            axes.invert_yaxis()
+            tidy(axes, grid="x")
