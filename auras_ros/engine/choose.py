@@ -9,7 +9,7 @@ from torch import Tensor
 
 from auras_ros.engine.active import ActiveRequest
 from auras_ros.engine.request import AnswerToken
-from auras_ros.models.sampler import log_probabilities, penalised, sample
+from auras_ros.models.sampler import likeliest, log_probabilities, penalised, sample
 
 
 class NoTokenError(RuntimeError):
@@ -18,8 +18,7 @@ class NoTokenError(RuntimeError):
 
 def choose(scores: Tensor, requests: Sequence[ActiveRequest]) -> list[AnswerToken | NoTokenError]:
     """scores [n, vocabulary], a row for each request. Also remembers the tokens for penalty and grammar."""
-    best, likeliest = scores.max(-1)
-    finite, tokens = best.isfinite().tolist(), likeliest.tolist()
+    tokens, finite = likeliest(scores)
     chosen: list[AnswerToken | NoTokenError] = []
     for row, request in enumerate(requests):
         if not finite[row]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from bisect import insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, wait
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ from auras_ros.engine.request import (
     check_prompt,
 )
 from auras_ros.engine.scheduler import Dispatch, EngineState, InterleavedScheduler, Stage, StageScheduler
-from auras_ros.engine.stats import EngineStats
+from auras_ros.engine.stats import EngineSnapshot, EngineStats
 from auras_ros.engine.tables import BlockTables
 from auras_ros.engine.workers import Outcome, StageWorker
 from auras_ros.models.paged_kv import PagedKVCache
@@ -39,6 +39,9 @@ from auras_ros.models.vlm import ImageEmbeddings
 
 LOGGER = logging.getLogger(__name__)
 CLOSED = "the engine is closed"
+
+
+def _nothing() -> None: ...
 
 
 class Engine:
@@ -59,7 +62,7 @@ class Engine:
         self._clock = clock or MonotonicClock()
         self._tables = BlockTables(cache, options.prefix_cache)
         self._images = ImageCache(options.image_cache_mib << 20)
-        self._intake = Intake(options.running + options.waiting)
+        self._intake = Intake(self.capacity)
         self._state = EngineState(self._tables.remaining, self._fits)
         self._running: list[tuple[Future[Outcome], Dispatch, int]] = []
         self._under_way: set[tuple[Stage, int]] = set()
@@ -111,6 +114,15 @@ class Engine:
         return self._intake.open
 
     @property
+    def capacity(self) -> int:
+        """Requests that it takes before it refuses one."""
+        return self.options.running + self.options.waiting
+
+    def snapshot(self) -> EngineSnapshot:
+        stats = replace(self.stats, ended=self.stats.ended.copy())
+        return EngineSnapshot(stats, self.open, self.running, self.waiting, self.blocks_in_use, self.failure)
+
+    @property
     def blocks_in_use(self) -> float:
         """Share of the blocks that requests own now."""
         return 1 - self._tables.free / self._tables.size
@@ -119,11 +131,12 @@ class Engine:
         """The stages of which a forward runs now, and since when, by the engine's clock, ns."""
         return dict(self._under_way.copy())
 
-    def start(self) -> None:
-        """Runs in a thread of its own until `close`. Raises RuntimeError if it does already."""
+    def start(self, after_step: Callable[[], None] | None = None) -> None:
+        """Runs in a thread of its own until `close`. after_step: called there after every step. Raises RuntimeError if
+        it runs already."""
         if self._thread is not None:
             raise RuntimeError("the engine was started already")
-        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(after_step or _nothing,), name="engine", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -153,10 +166,12 @@ class Engine:
                 break
         return bool(drained or admitted or dispatched)
 
-    def _run(self) -> None:
+    def _run(self, after_step: Callable[[], None]) -> None:
         try:
             while not self._closing.is_set():
-                if not self.step():
+                worked = self.step()
+                after_step()
+                if not worked:
                     self._intake.wait(self._until_deadline_s())
             self._abandon("cancelled", CLOSED)
         except Exception as error:
@@ -164,6 +179,7 @@ class Engine:
             LOGGER.exception("the engine failed")
             self._intake.close(f"the engine failed: {self.failure}")
             self._abandon("error", f"the engine failed: {self.failure}")
+            after_step()
 
     def _drain(self) -> int:
         """Takes over what forwards have made."""

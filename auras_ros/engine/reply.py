@@ -6,7 +6,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from auras_ros.engine.request import Answer, AnswerToken, Delta, FinishReason, RequestUsage
 
@@ -62,6 +62,14 @@ class AnswerText:
         return text[: len(text) - held]
 
 
+class PendingReply(Protocol):
+    """An answer on its way, for whoever asked."""
+
+    def cancel(self) -> None: ...
+
+    def result(self, timeout_s: float | None = None) -> Answer: ...
+
+
 class Reply:
     """Pieces go to the listener, in the engine's thread, or wait to be read. Cancelled and read from any thread."""
 
@@ -102,7 +110,7 @@ class Reply:
         """For the engine: one more token. visible: whether its text belongs to the answer. Returns whether a stop text
         was found."""
         self._tokens.append(token)
-        self._send(self._text.push(token.id) if visible else "", (token,))
+        self._send(Delta(self._text.push(token.id) if visible else "", (token,)))
         return self._text.stopped
 
     def end(self, finish: FinishReason, detail: str, usage: RequestUsage) -> None:
@@ -110,15 +118,13 @@ class Reply:
         rest = "" if self._text.stopped else self._text.flush()
         self._answer = Answer("".join([*self._parts, rest]), tuple(self._tokens), finish, detail, usage)
         self._ended.set()  # before the last piece: whoever gets that may ask for the answer
-        self._send(rest, (), finish, detail)
+        self._send(Delta(rest, (), finish, detail, self._answer))
 
-    def _send(
-        self, text: str, tokens: tuple[AnswerToken, ...], finish: FinishReason | None = None, detail: str = ""
-    ) -> None:
+    def _send(self, piece: Delta) -> None:
         """A listener that raises cancels its request: one who asks must not stop the others."""
-        self._parts.append(text)
+        self._parts.append(piece.text)
         try:
-            self._listener(Delta(text, tokens, finish, detail))
+            self._listener(piece)
         except Exception:
             if not self.cancelled:
                 LOGGER.exception("the listener of an answer failed; its request is cancelled")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 
@@ -90,25 +90,13 @@ class VlmRequest:
             raise InvalidRequestError("priority: not a whole number")
 
 
-@dataclass(frozen=True)
-class AnswerToken:
+class AnswerToken(NamedTuple):
     """logprob: of the scores as the model gave them, before settings and grammar. top: (token, log probability) of the
     likeliest, as many as were asked for. Both empty unless asked for."""
 
     id: int
     logprob: float | None = None
     top: tuple[tuple[int, float], ...] = ()
-
-
-@dataclass(frozen=True)
-class Delta:
-    """A piece of an answer. text: may be empty while it could still become a stop text or part of a character. finish:
-    why the answer ended, in the last piece. detail: what went wrong, if something did."""
-
-    text: str
-    tokens: tuple[AnswerToken, ...] = ()
-    finish: FinishReason | None = None
-    detail: str = ""
 
 
 @dataclass
@@ -153,6 +141,18 @@ class Answer:
     @property
     def ids(self) -> list[int]:
         return [token.id for token in self.tokens]
+
+
+@dataclass(frozen=True)
+class Delta:
+    """A piece of an answer. text: may be empty while it could still become a stop text or part of a character. The last
+    piece has why the answer ended, what went wrong if something did, and the whole answer."""
+
+    text: str
+    tokens: tuple[AnswerToken, ...] = ()
+    finish: FinishReason | None = None
+    detail: str = ""
+    answer: Answer | None = None
 
 
 def check_prompt(prompt: VlmPrompt, vocabulary: int) -> None:

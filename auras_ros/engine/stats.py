@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 
 
 @dataclass
@@ -17,3 +18,32 @@ class EngineStats:
     preemptions: int = 0
     images: int = 0
     image_hits: int = 0
+
+
+@dataclass(frozen=True)
+class EngineSnapshot:
+    """An engine at one moment. open: requests that were taken and have not ended; running: those in one of the stages.
+    blocks_in_use: share of the blocks that requests own. failure: why it has failed; empty while it works."""
+
+    stats: EngineStats
+    open: int = 0
+    running: int = 0
+    waiting: int = 0
+    blocks_in_use: float = 0.0
+    failure: str = ""
+
+
+def joined(snapshots: Sequence[EngineSnapshot]) -> EngineSnapshot:
+    """Several engines' as one: sums, and the mean share of the blocks. It has failed when all have."""
+    stats = EngineStats(Counter())
+    for each in snapshots:
+        for one in fields(EngineStats):
+            setattr(stats, one.name, getattr(stats, one.name) + getattr(each.stats, one.name))
+    return EngineSnapshot(
+        stats,
+        sum(each.open for each in snapshots),
+        sum(each.running for each in snapshots),
+        sum(each.waiting for each in snapshots),
+        sum(each.blocks_in_use for each in snapshots) / len(snapshots),
+        snapshots[0].failure if all(each.failure for each in snapshots) else "",
+    )

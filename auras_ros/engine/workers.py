@@ -21,10 +21,12 @@ from auras_ros.engine.request import AnswerToken
 from auras_ros.engine.scheduler import Dispatch
 from auras_ros.models.fused_llama import FusedLlama, Look
 from auras_ros.models.paged_attention import DecodeRow, PagedAttention
-from auras_ros.models.paged_kv import SPARE
+from auras_ros.models.paged_kv import SPARE, PrefillSpan
+from auras_ros.models.sampler import likeliest
 from auras_ros.models.vlm import ImageEmbeddings, Vlm
 
 SINGLE = 8  # batches up to here have a stage each; larger ones are filled up to a multiple
+FILLED = 16  # a prefill is filled up to a multiple: oneDNN chooses its kernels anew for every number of rows
 Outcome = ImageEmbeddings | list[AnswerToken | NoTokenError]
 
 
@@ -72,23 +74,28 @@ class PrefillWorker:
     def __call__(self, dispatch: Dispatch) -> list[AnswerToken | NoTokenError]:
         pairs = list(zip(dispatch.requests, dispatch.counts, strict=True))
         spans = [request.span(count) for request, count in pairs]
+        fill = -sum(dispatch.counts) % FILLED
         ids = [token for request, count in pairs for token in request.ids[request.stored : request.stored + count]]
         device = self._decoder.device
-        x = self._decoder.embed(torch.tensor(ids, device=device))
-        places, starts, positions, begin = [], [], [], 0
+        x = self._decoder.embed(torch.tensor(ids + [0] * fill, device=device))
+        places, starts, begin = [], [], 0
         for (request, count), span in zip(pairs, spans, strict=True):
             at, embedded = request.image_rows(span.first, span.end)
             if embedded is not None:
                 x[torch.tensor(at, device=device) + begin] = embedded
             places.append(request.span_places(span.first, span.end))
-            positions.append(torch.arange(span.first, span.end))
             starts.append(begin)
             begin += count
-        look = _looks([request for request, _ in pairs], positions) if self._decoder.crosses else None
+        if fill:
+            spans.append(PrefillSpan(0, fill, torch.full((fill,), SPARE)))
+            places.append(places[0].new_zeros(*places[0].shape[:-1], fill))
+        look = None
+        if self._decoder.crosses:
+            look = _looks(dispatch.requests, [torch.arange(span.first, span.end) for span in spans])
         hidden = self._decoder(x, torch.cat(places, -1).to(device), self._attention.prefill(spans), look)
         ends = torch.tensor([start + count - 1 for start, (_, count) in zip(starts, pairs, strict=True)])
         scores = self._decoder.logits(hidden[ends.to(device)])
-        finite = scores.max(-1).values.isfinite().tolist()
+        _, finite = likeliest(scores)
         last = [row for row, (request, count) in enumerate(pairs) if count == request.remaining]
         tokens = iter(choose(scores[last], [pairs[row][0] for row in last]))
         unfinished = [AnswerToken(-1) if fine else NoTokenError("the model's scores are not finite") for fine in finite]

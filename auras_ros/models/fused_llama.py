@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from auras_ros.kernels.rms_norm import rms_norm
-from auras_ros.kernels.rope import rotate_
+from auras_ros.kernels.rope import pair_order, rotate_
 from auras_ros.models.cogagent import CogAgentLayer, ImageAttention
 from auras_ros.models.linear import AnyLinear, Int8Linear, fastest
 from auras_ros.models.llama import Llama, LlamaConfig, LlamaDecoderLayer, RmsNorm
@@ -31,20 +31,21 @@ class FusedLayer:
     """Attention, attention to images where the layer has it, gated linear layers."""
 
     def __init__(self, config: LlamaConfig, layer: LlamaDecoderLayer, index: int, pack: Pack) -> None:
-        own, mlp = layer.self_attn, layer.mlp
+        own, mlp, order = layer.self_attn, layer.mlp, pair_order(config.size_of_head, config.size_rotated)
         self.index, self.heads, self.kv_heads, self.head = index, config.heads, config.kv_heads, config.size_of_head
         self.norms = (layer.input_layernorm, layer.post_attention_layernorm)
-        self.qkv = pack(*_joined(own.q_proj, own.k_proj, own.v_proj))
-        self.o, self.gate_up = pack(own.o_proj.weight, None), pack(*_joined(mlp.gate_proj, mlp.up_proj))
+        self.qkv = pack(*_joined(_ordered(own.q_proj, order), _ordered(own.k_proj, order), _as_it_is(own.v_proj)))
+        self.o = pack(own.o_proj.weight, None)
+        self.gate_up = pack(*_joined(_as_it_is(mlp.gate_proj), _as_it_is(mlp.up_proj)))
         self.down = pack(mlp.down_proj.weight, None)
         self.cross: ImageAttention | None = None
         if isinstance(layer, CogAgentLayer):
             self.cross, self.cross_norm = layer.cross_attn, layer.post_cross_attention_layernorm
 
-    def __call__(self, x: Tensor, angles: tuple[Tensor, Tensor], attend: Attend, look: Look | None) -> Tensor:
+    def __call__(self, x: Tensor, turns: Tensor, attend: Attend, look: Look | None) -> Tensor:
         rows = len(x)
         qkv = self.qkv(_normed(self.norms[0], x)).view(rows, self.heads + 2 * self.kv_heads, self.head)
-        rotate_(qkv[:, : self.heads + self.kv_heads], angles)
+        rotate_(qkv[:, : self.heads + self.kv_heads], turns)
         x = self.o.plus(attend(self.index, qkv[:, : self.heads], qkv[:, self.heads :]), x)
         if self.cross is not None and look is not None:  # a token without an image adds nothing
             query = self.cross.q_proj(_normed(self.cross_norm, x)).view(rows, self.cross.heads, -1)
@@ -72,11 +73,9 @@ class FusedLlama:
             del layer.self_attn, layer.mlp  # what reads images stays (`CogAgentDecoder.image_keys`)
         self.head = fastest(llama.embed_tokens.weight if llama.lm_head is None else llama.lm_head.weight)
         llama.lm_head = None
-        half = config.size_rotated // 2
         weight = llama.embed_tokens.weight
         self.dtype, self.device = weight.dtype, weight.device
         self.crosses = any(layer.cross is not None for layer in self.layers)
-        self._sign = torch.cat([-torch.ones(half), torch.ones(half)]).to(weight)
         self._table: Tensor | None = None
 
     def embed(self, ids: Tensor) -> Tensor:
@@ -91,31 +90,46 @@ class FusedLlama:
     def __call__(self, x: Tensor, places: Tensor, attend: Attend, look: Look | None = None) -> Tensor:
         """Embeddings [T, width] -> hidden states [T, width], normalised. places: int64 [T], or [3, T] with M-RoPE; [T]
         is then text, whose three places are one."""
-        angles = self._angles(places)
+        turns = self._turns(places)
         for layer in self.layers:
-            x = layer(x, angles, attend, look)
+            x = layer(x, turns, attend, look)
         return _normed(self._llama.norm, x)
 
     def tabulate(self, length: int) -> None:
         """Computes the angles of places below `length` once: a small model's step spent a twentieth on them."""
-        table = torch.stack(self._angles(torch.arange(length, device=self.device)), 1)
-        self._table = table.contiguous()
+        self._table = self._turns(torch.arange(length, device=self.device))
 
-    def _angles(self, places: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines, and sines with their signs, as `rotate_` takes them."""
+    def _turns(self, places: Tensor) -> Tensor:
+        """As `rotate_` takes them."""
         if places.dim() == 1 and self._table is not None:
-            cosine, sine = self._table.index_select(0, places).unbind(1)
-            return cosine, sine
+            return self._table.index_select(0, places)
         wide = places.expand(3, -1) if self.config.mrope and places.dim() == 1 else places
-        cosine, sine = self._llama.angles(wide, self.dtype)
-        return cosine[:, None], (sine * self._sign)[:, None]
+        angles = self._llama.angles(wide, torch.float32)
+        return torch.complex(*(each[:, None, : self.config.size_rotated // 2] for each in angles))
 
 
-def _joined(*layers: nn.Linear) -> tuple[Tensor, Tensor | None]:
+Parameters = tuple[Tensor, Tensor | None]
+"""A linear layer's weight and bias."""
+
+
+def _as_it_is(layer: nn.Linear) -> Parameters:
+    return layer.weight, layer.bias
+
+
+def _ordered(layer: nn.Linear, order: Tensor) -> Parameters:
+    """The outputs of each head in this order."""
+    weight, bias = (
+        None if each is None else each.unflatten(0, (-1, len(order)))[:, order].flatten(0, 1)
+        for each in (layer.weight, layer.bias)
+    )
+    assert weight is not None
+    return weight, bias
+
+
+def _joined(*layers: Parameters) -> Parameters:
     """One weight, and one bias, that give all layers' outputs one after another."""
-    biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
-    weights: list[Tensor] = [layer.weight for layer in layers]
-    return torch.cat(weights), torch.cat(biases) if biases else None
+    weights, biases = zip(*layers, strict=True)
+    return torch.cat(weights), torch.cat(biases) if biases[0] is not None else None
 
 
 def _normed(norm: RmsNorm, x: Tensor) -> Tensor:

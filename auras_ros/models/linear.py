@@ -1,8 +1,8 @@
 """A linear layer's weight in the form in which a device multiplies fastest.
 
 On a CPU torch multiplies with MKL, which reads a weight as it stands. oneDNN keeps it in blocks of the processor's
-vectors: with few rows, as in decode, that is two to five times as quick where the weight is large (docs/engine.md has
-the figures). A small weight stays as it is: choosing oneDNN's kernel costs more than the product.
+vectors: that is two to five times as quick (docs/engine.md has the figures), but choosing its kernel takes as long as a
+small product. So a small weight is kept in both forms, and the number of rows decides.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-PACKED_FROM = 1 << 17  # numbers of a weight; below, oneDNN's call costs more than it saves
+PACKED_FROM = 1 << 17  # numbers of a weight that is kept in oneDNN's blocks alone
+PACKED_WORK = 1 << 19  # multiplications from which oneDNN's call costs less than it saves
 TINY = torch.finfo(torch.float32).tiny
 PROBE = 2048  # inputs and outputs of the layer that is measured: more numbers than a core's cache holds
+PRODUCT, PRODUCT_PLUS = torch.ops.mkldnn._linear_pointwise.default, torch.ops.mkldnn._linear_pointwise.binary
 ROWS = 8  # for which oneDNN chooses the blocks; others are as quick with them
 
 
@@ -45,13 +47,31 @@ class PackedLinear(nn.Module):
         self.bias = bias
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
+        out: Tensor = PRODUCT(x, self.weight, self.bias, "none", [], "")
         return out
 
     def plus(self, x: Tensor, other: Tensor) -> Tensor:
         """As `Linear.plus`."""
-        out: Tensor = torch.ops.mkldnn._linear_pointwise.binary(x, other, self.weight, self.bias, "add")
+        out: Tensor = PRODUCT_PLUS(x, other, self.weight, self.bias, "add")
         return out
+
+
+class SmallLinear(PackedLinear):
+    """A small weight, kept as it stands too: that is the form for few rows."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__(weight, bias)
+        self.plain = weight.contiguous()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.plain, self.bias) if self._few(x) else super().forward(x)
+
+    def plus(self, x: Tensor, other: Tensor) -> Tensor:
+        """As `Linear.plus`."""
+        return torch.addmm(other, x, self.plain.t()) if self._few(x) else super().plus(x, other)
+
+    def _few(self, x: Tensor) -> bool:
+        return x.numel() * self.out_features < PACKED_WORK
 
 
 class Int8Linear(nn.Module):
@@ -89,9 +109,9 @@ AnyLinear = Linear | PackedLinear | Int8Linear
 
 def fastest(weight: Tensor, bias: Tensor | None = None) -> AnyLinear:
     """The form for this weight, in its own type and on its device."""
-    packs = weight.device.type == "cpu" and torch.backends.mkldnn.is_available() and weight.numel() >= PACKED_FROM
+    packs = weight.device.type == "cpu" and torch.backends.mkldnn.is_available()
     if packs and (weight.dtype == torch.float32 or (weight.dtype == torch.bfloat16 and _packs_bfloat16())):
-        return PackedLinear(weight, bias)
+        return (PackedLinear if weight.numel() >= PACKED_FROM else SmallLinear)(weight, bias)
     return Linear(weight.contiguous(), bias)
 
 

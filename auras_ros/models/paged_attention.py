@@ -16,6 +16,8 @@ from torch.nn import functional as F
 from auras_ros.models.fused_llama import Attend
 from auras_ros.models.paged_kv import PagedKVCache, PrefillSpan
 
+PIECE = 128  # tokens of a prefill that attend in one call: it multiplies with all keys up to the last one's
+
 
 class DecodeRow(NamedTuple):
     """A sequence of the next decode. stored: how many of its tokens are in the blocks of `table`."""
@@ -72,33 +74,41 @@ class GatheredAttention:
         return F.scaled_dot_product_attention(grouped, keys, values, hidden).flatten(1)
 
     def prefill(self, spans: Sequence[PrefillSpan]) -> Attend:
-        cache = self.cache
-        slots, visible, tables = [], [], []
-        for span in spans:
-            table = span.table.to(cache.store.device)
-            here = torch.arange(span.first, span.end, device=table.device)
-            slots.append(cache.slots(table, here))
-            tables.append(table[: cache.needed(span.end)][None])
-            seen = torch.arange(span.end, device=here.device)
-            visible.append(None if span.first == 0 else (seen <= here[:, None])[None, None])
-        joined, counts = torch.cat(slots), [span.count for span in spans]
+        cache, device = self.cache, self.cache.store.device
+        tables = [span.table.to(device) for span in spans]
+        heres = [torch.arange(span.first, span.end, device=device) for span in spans]
+        slots = torch.cat([cache.slots(table, here) for table, here in zip(tables, heres, strict=True)])
+        counts = [span.count for span in spans]
+        stairs = _stairs(max(span.end for span in spans), cache.store)
 
         def attend(layer: int, query: Tensor, kv: Tensor) -> Tensor:
-            cache.write(layer, joined, kv)
+            cache.write(layer, slots, kv)
             out = []
-            for span, table, mask, own, new in zip(
-                spans, tables, visible, query.split(counts), kv.split(counts), strict=True
-            ):
-                if mask is None:  # the past is these tokens alone
+            for span, table, own, new in zip(spans, tables, query.split(counts), kv.split(counts), strict=True):
+                if span.first:
+                    keys, values = cache.read(layer, table[: cache.needed(span.end)][None])
+                else:  # the past is these tokens alone
                     keys, values = (part.transpose(0, 1)[None] for part in new.chunk(2, 1))
-                else:
-                    keys, values = (part[:, :, : span.end] for part in cache.read(layer, table))
-                rows = own.transpose(0, 1)[None]
-                seen = F.scaled_dot_product_attention(rows, keys, values, mask, is_causal=mask is None, enable_gqa=True)
-                out.append(seen[0].transpose(0, 1).flatten(1))
+                for begin in range(span.first, span.end, PIECE):
+                    end = min(begin + PIECE, span.end)
+                    rows = own[begin - span.first : end - span.first].transpose(0, 1)[None]
+                    hidden = stairs[: end - begin, stairs.shape[1] - PIECE - begin :][:, :end]
+                    seen = F.scaled_dot_product_attention(
+                        rows, keys[:, :, :end], values[:, :, :end], hidden, enable_gqa=True
+                    )
+                    out.append(seen[0].transpose(0, 1).flatten(1))
             return torch.cat(out)
 
         return attend
+
+
+def _stairs(longest: int, like: Tensor) -> Tensor:
+    """What is added to the scores so that a token sees nothing after itself, [PIECE, longest + PIECE]: of tokens that
+    begin at position b, the columns from `longest` - b."""
+    columns = torch.arange(longest + PIECE, device=like.device)
+    rows = torch.arange(PIECE, device=like.device)[:, None] + longest
+    hidden = columns > rows
+    return torch.zeros(hidden.shape, dtype=like.dtype, device=like.device).masked_fill_(hidden, -torch.inf)
 
 
 class RowAttention(GatheredAttention):

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from auras_ros.kernels.rope import rotate_
+from auras_ros.kernels.rope import pair_order, rotate_
 
 Runs = tuple[tuple[int, int], ...]  # (how many, patches each) of sequences that attend within themselves
 NORM_EPS, THETA = 1e-6, 10000.0
@@ -58,12 +58,12 @@ class QwenVisionConfig:
 class Layout:
     """The order of an image's tokens within the encoder, and the sequences that attend within themselves.
 
-    order: int64 [tokens], the place of each in the image, row by row. places: int64 [2, patches], row and column in the
-    encoder's order.
+    order: int64 [tokens], the place of each in the image, row by row. turns: complex64 [patches, 1, head_dim / 2] in
+    the encoder's order, as `rotate_` takes them.
     """
 
     order: Tensor
-    places: Tensor
+    turns: Tensor
     windows: Runs
     patches: int
 
@@ -82,19 +82,17 @@ class QwenPatchEmbed(nn.Module):
 
 
 class QwenVisionAttention(nn.Module):
-    """Each patch attends to those of its sequence."""
+    """Each patch attends to those of its sequence. Its weights are `in_pair_order`."""
 
     def __init__(self, config: QwenVisionConfig) -> None:
         super().__init__()
         self.heads = config.heads
         self.qkv, self.proj = nn.Linear(config.width, 3 * config.width), nn.Linear(config.width, config.width)
 
-    def forward(self, x: Tensor, angles: tuple[Tensor, Tensor], runs: Runs) -> Tensor:
+    def forward(self, x: Tensor, turns: Tensor, runs: Runs) -> Tensor:
         qkv = self.qkv(x).unflatten(-1, (3 * self.heads, -1))
-        turned = qkv[:, : 2 * self.heads].float()  # in float32, as published
-        rotate_(turned, angles)
-        query, key = turned.to(x.dtype).transpose(0, 1).chunk(2)
-        value = qkv[:, 2 * self.heads :].transpose(0, 1)
+        rotate_(qkv[:, : 2 * self.heads], turns)
+        query, key, value = qkv.transpose(0, 1).chunk(3)
         seen, start = [], 0
         for count, length in runs:
             end = start + count * length
@@ -126,8 +124,8 @@ class QwenVisionLayer(nn.Module):
         self.norm1, self.norm2 = (nn.RMSNorm(config.width, NORM_EPS) for _ in range(2))
         self.attn, self.mlp = QwenVisionAttention(config), QwenMlp(config)
 
-    def forward(self, x: Tensor, angles: tuple[Tensor, Tensor], runs: Runs) -> Tensor:
-        x = x + self.attn(self.norm1(x), angles, runs)
+    def forward(self, x: Tensor, turns: Tensor, runs: Runs) -> Tensor:
+        x = x + self.attn(self.norm1(x), turns, runs)
         out: Tensor = x + self.mlp(self.norm2(x))
         return out
 
@@ -162,22 +160,20 @@ class QwenVision(nn.Module):
         layouts = [layout(self.config, rows, columns) for rows, columns in grids]
         order = _joined([each.order for each in layouts]).to(patches.device)
         x = self.patch_embed(patches).unflatten(0, (-1, self.config.merge**2))[order].flatten(0, 1)
-        angles = self._angles(torch.cat([each.places for each in layouts], 1).to(patches.device))
+        turns = torch.cat([each.turns for each in layouts]).to(patches.device)
         windows = tuple(run for each in layouts for run in each.windows)
         images = tuple((1, each.patches) for each in layouts)
         for index, block in enumerate(self.blocks):
-            x = block(x, angles, images if index in self.config.whole else windows)
+            x = block(x, turns, images if index in self.config.whole else windows)
         merged: Tensor = self.merger(x)
         return list(torch.empty_like(merged).index_copy(0, order, merged).split([len(each.order) for each in layouts]))
 
-    def _angles(self, places: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines and sines [N, 1, head_dim] for `rotate_`, float32: half of the frequencies turn by the row, half by
-        the column."""
-        half = self.config.width // self.config.heads // 2
-        exponent = torch.arange(0, half, 2, device=places.device).float() / half
-        angle = (places.float()[..., None] / THETA**exponent).transpose(0, 1).flatten(1)
-        cosine, sine = angle.cos()[:, None], angle.sin()[:, None]
-        return torch.cat([cosine, cosine], -1), torch.cat([-sine, sine], -1)
+
+def in_pair_order(tensor: Tensor, heads: int) -> Tensor:
+    """Published weight or bias of queries, keys and values: the first two in the order that `rotate_` wants."""
+    parts = tensor.unflatten(0, (3, heads, -1))
+    size = parts.shape[2]
+    return torch.cat([parts[:2, :, pair_order(size, size)], parts[2:]]).flatten(0, 2)
 
 
 @lru_cache(maxsize=64)
@@ -200,7 +196,15 @@ def layout(config: QwenVisionConfig, rows: int, columns: int) -> Layout:
             (column[:, None, None] + within).expand(-1, merge, merge),
         ]
     )
-    return Layout(order, places.flatten(1), runs, rows * columns)
+    return Layout(order, _turns(config, places.flatten(1)), runs, rows * columns)
+
+
+def _turns(config: QwenVisionConfig, places: Tensor) -> Tensor:
+    """places: rows and columns [2, patches]. Half of a head's pairs turn by the row, half by the column."""
+    half = config.width // config.heads // 2
+    exponent = torch.arange(0, half, 2).float() / half
+    angle = (places.float()[..., None] / THETA**exponent).transpose(0, 1).flatten(1)[:, None]
+    return torch.complex(angle.cos(), angle.sin())
 
 
 def _joined(orders: list[Tensor]) -> Tensor:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -50,6 +51,17 @@ class Sampling:
     @property
     def greedy(self) -> bool:
         return self.temperature == 0 or self.top_k == 1
+
+
+def likeliest(scores: Tensor) -> tuple[list[int], list[bool]]:
+    """scores [B, V] -> the token with the largest score of each row, and whether that score is finite. A score that is
+    no number counts as the largest."""
+    if scores.device.type == "cpu" and scores.dtype == torch.float32:  # NumPy's is seven times as quick as torch's
+        rows = scores.numpy()
+        tokens = rows.argmax(-1)
+        return tokens.tolist(), np.isfinite(rows[np.arange(len(rows)), tokens]).tolist()
+    best, names = scores.max(-1)
+    return names.tolist(), best.isfinite().tolist()
 
 
 def penalised(logits: Tensor, seen: Tensor, penalty: Tensor) -> Tensor:

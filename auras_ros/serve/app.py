@@ -76,7 +76,7 @@ def _add_routes(app: FastAPI, service: ModelService) -> None:
         return JSONResponse({"status": "ok", **state})
 
     async def metrics() -> Response:
-        return Response(service.metrics.text(service.engine, service.preparing), media_type=CONTENT_TYPE)
+        return Response(service.metrics.text(service.engine.snapshot(), service.preparing), media_type=CONTENT_TYPE)
 
     for method, path, handler in (
         ("POST", "/v1/chat/completions", asking(ChatFields)),

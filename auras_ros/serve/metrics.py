@@ -6,8 +6,8 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from auras_ros.engine.engine import Engine
 from auras_ros.engine.request import Answer
+from auras_ros.engine.stats import EngineSnapshot
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
@@ -51,11 +51,11 @@ class ServerMetrics:
         if answer.finish in ("stop", "length"):
             self._whole.observe(times.ended_ns - times.arrived_ns)
 
-    def text(self, engine: Engine, preparing: int) -> str:
+    def text(self, engine: EngineSnapshot, preparing: int) -> str:
         """preparing: requests that are being read and have not reached the engine."""
         return "\n".join(self._lines(engine, preparing)) + "\n"
 
-    def _lines(self, engine: Engine, preparing: int) -> Iterator[str]:
+    def _lines(self, engine: EngineSnapshot, preparing: int) -> Iterator[str]:
         stats = engine.stats
         ended = {f'finish="{each}"': stats.ended[each] for each in FINISHES}
         yield from _family("requests_total", "counter", "Requests that have ended, by why", ended)

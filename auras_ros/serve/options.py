@@ -34,6 +34,7 @@ class ServeOptions:
     name: str = parameter("", "what requests call the model; empty: the folder's name")
     dtype: str = parameter("auto", "type of the weights: auto, float32, bfloat16, float16")
     cores: tuple[int, ...] = parameter((), "cores of the whole process, e.g. 0,1; empty: those it is started on")
+    replicas: int = parameter(1, "engines, each in a process of its own on its share of the cores", 1, 64)
     token_file: str = parameter("", "file with the token that requests must have; AURAS_SERVE_TOKEN does the same")
     body_mib: int = parameter(32, "of a request, at most", 1, 1024)
     images: int = parameter(8, "of a request, at most", 0, 64)
@@ -49,6 +50,7 @@ class ServeOptions:
         return self.host in LOOPBACK
 
 
+STAGE_CORES = ("vision_cores", "prefill_cores", "decode_cores")
 Named = Mapping[str, Any]
 OWN: Mapping[str, Field[Any]] = {each.name: each for each in fields(ServeOptions)}
 ENGINE: Mapping[str, Field[Any]] = {each.name: each for each in fields(EngineOptions)}
@@ -64,6 +66,8 @@ def make_options(given: Named) -> tuple[ServeOptions, EngineOptions]:
     engine = {name: _typed(each, given[name]) for name, each in ENGINE.items() if name in given}
     made = ServeOptions(**own)
     _check_cores("serve: cores", made.cores)
+    if made.replicas > 1 and (set_ := [name for name in STAGE_CORES if engine.get(name)]):
+        raise ParameterError(f"serve: replicas: {made.replicas} have their share of the cores, and no {set_[0]}")
     return made, EngineOptions(**engine)
 
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from auras_ros.engine.reply import Reply
+from auras_ros.engine.reply import PendingReply
 from auras_ros.engine.request import Delta
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -46,7 +46,7 @@ class WaitingClient:
     def __init__(self, receive: Receive) -> None:
         self.gone = False
         self._receive = receive
-        self._reply: Reply | None = None
+        self._reply: PendingReply | None = None
         self._watching = asyncio.create_task(self._watch())
 
     def __enter__(self) -> WaitingClient:
@@ -57,7 +57,7 @@ class WaitingClient:
         if kind is not None and self._reply is not None:
             self._reply.cancel()
 
-    def waits_for(self, reply: Reply) -> None:
+    def waits_for(self, reply: PendingReply) -> None:
         self._reply = reply
         if self.gone:
             reply.cancel()

@@ -13,10 +13,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
-from auras_ros.engine.engine import Engine
-from auras_ros.engine.reply import Reply
-from auras_ros.engine.request import GRAMMARS, EngineClosedError, EngineFullError
+from auras_ros.checkpoints.vlm.open import VlmCheckpoint
+from auras_ros.engine.reply import Listener, PendingReply
+from auras_ros.engine.request import GRAMMARS, EngineClosedError, EngineFullError, VlmRequest
+from auras_ros.engine.stats import EngineSnapshot
 from auras_ros.serve.errors import ApiError, refusal
 from auras_ros.serve.fields import ChatFields, CommonFields, read_fields
 from auras_ros.serve.forms import AnswerForm, AnswerWriter, ChatForm, CompletionForm
@@ -34,15 +36,40 @@ class Asked:
     """A request that the engine has taken."""
 
     fields: CommonFields
-    reply: Reply
+    reply: PendingReply
     pieces: Pieces
     writer: AnswerWriter
+
+
+class ServedEngine(Protocol):
+    """What answers: an `Engine` of this process, or `Replicas` in others."""
+
+    @property
+    def checkpoint(self) -> VlmCheckpoint: ...
+
+    @property
+    def length(self) -> int: ...
+
+    @property
+    def capacity(self) -> int: ...
+
+    @property
+    def open(self) -> int: ...
+
+    @property
+    def failure(self) -> str: ...
+
+    def snapshot(self) -> EngineSnapshot: ...
+
+    def submit(self, request: VlmRequest, listener: Listener) -> PendingReply: ...
+
+    def close(self) -> None: ...
 
 
 class ModelService:
     """One engine under one name."""
 
-    def __init__(self, engine: Engine, options: ServeOptions, dtype: str) -> None:
+    def __init__(self, engine: ServedEngine, options: ServeOptions, dtype: str) -> None:
         """dtype: of the weights, as whoever asks is told."""
         checkpoint = engine.checkpoint
         self.engine, self.options, self.name = engine, options, options.name or checkpoint.name
@@ -57,8 +84,8 @@ class ModelService:
     @contextmanager
     def place(self) -> Iterator[None]:
         """A place among the engine's requests, until it has taken this one itself. Raises ApiError."""
-        limit = self.engine.options.running + self.engine.options.waiting
-        busy = self.engine.running + self.engine.waiting + self.preparing
+        limit = self.engine.capacity
+        busy = self.engine.open + self.preparing
         if why := self.closed:
             raise refusal(EngineClosedError(why))
         if busy >= limit:

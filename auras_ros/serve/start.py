@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import uvloop
@@ -12,10 +13,11 @@ from auras_ros.checkpoints.vlm.open import open_vlm
 from auras_ros.device.cores import occupy
 from auras_ros.engine.build import make_engine
 from auras_ros.engine.options import EngineOptions
+from auras_ros.engine.replicas import Replicas
 from auras_ros.serve.app import make_app
 from auras_ros.serve.options import ServeOptions
 from auras_ros.serve.server import listen, serve
-from auras_ros.serve.service import ModelService
+from auras_ros.serve.service import ModelService, ServedEngine
 
 MOST_TOKEN_BYTES = 4096
 Say = Callable[[str], None]
@@ -45,13 +47,33 @@ def start(options: ServeOptions, engine_options: EngineOptions, token: str, say:
     with bound:
         if options.cores:
             occupy("serve", frozenset(options.cores), len(options.cores))
-        checkpoint = open_vlm(Path(options.model), options.dtype)
-        dtype = next(checkpoint.model.parameters()).dtype
-        engine = make_engine(checkpoint, engine_options)
-        engine.start()
-        service = ModelService(engine, options, str(dtype).removeprefix("torch."))
+        engine, dtype = _engine(options, engine_options)
+        service = ModelService(engine, options, dtype)
         where = f"[{options.host}]" if ":" in options.host else options.host
         cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))
         line = f"serving {service.name} ({service.dtype}) at http://{where}:{bound.getsockname()[1]} on cores {cores}"
+        line += f", {options.replicas} replicas" if options.replicas > 1 else ""
         app = make_app(service, token)
         return uvloop.run(serve(app, service, bound, lambda: say(f"{line}; Ctrl-C stops it")))
+
+
+def _engine(options: ServeOptions, engine_options: EngineOptions) -> tuple[ServedEngine, str]:
+    """With the type of its weights."""
+    folder = Path(options.model)
+    if options.replicas > 1:
+        shares = divided(sorted(os.sched_getaffinity(0)), options.replicas)
+        replicas = Replicas.start(folder, options.dtype, engine_options, shares)
+        return replicas, replicas.dtype
+    checkpoint = open_vlm(folder, options.dtype)
+    dtype = next(checkpoint.model.parameters()).dtype
+    engine = make_engine(checkpoint, engine_options)
+    engine.start()
+    return engine, str(dtype).removeprefix("torch.")
+
+
+def divided(cores: Sequence[int], replicas: int) -> list[tuple[int, ...]]:
+    """The cores in as many shares of almost one size. Raises ValueError if there are too few."""
+    if replicas > len(cores):
+        raise ValueError(f"serve: replicas: {replicas} on {len(cores)} cores: each needs one")
+    ends = [len(cores) * number // replicas for number in range(replicas + 1)]
+    return [tuple(cores[begin:end]) for begin, end in pairwise(ends)]

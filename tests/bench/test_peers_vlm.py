@@ -16,6 +16,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from auras_ros.bench.peers_vlm.contest import CLOSED, POISSON, ModelWindows, Pee
 from auras_ros.bench.peers_vlm.equality import UnequalTokensError, check_equal
 from auras_ros.bench.peers_vlm.figures import figures, over_best, rows, summary, throughput
 from auras_ros.bench.peers_vlm.models import MODELS
-from auras_ros.bench.peers_vlm.server import RunningServer, ServerCommand
+from auras_ros.bench.peers_vlm.server import RunningServer, ServerCommand, ServerGroup
 from auras_ros.bench.peers_vlm.sides import all_sides, library
 from auras_ros.bench.peers_vlm.stream import AnswerError, StreamedAnswer, read_answer
 from auras_ros.bench.peers_vlm.workload import Shape, arrivals, bodies
@@ -97,7 +98,7 @@ def test_a_closed_loop_measures_what_the_server_does(chunked: bool) -> None:
     """Lower bounds are exact; a busy machine may add to them."""
     asked = bodies("m", SHAPE, 6, "seed")
     with fake_server(Behaviour(first_s=0.05, between_s=0.02, chunked=chunked)) as port:
-        load = closed_loop(port, asked, 3, LIMIT_S)
+        load = closed_loop([port], asked, 3, LIMIT_S)
     for body, answer in zip(asked, load.answers, strict=True):  # in the order of the requests
         wanted = json.loads(body)
         assert answer.tokens == wanted["max_tokens"]
@@ -114,7 +115,7 @@ def test_a_closed_loop_measures_what_the_server_does(chunked: bool) -> None:
 
 def test_tokens_that_come_together_have_no_time_between_them() -> None:
     with fake_server(Behaviour(between_s=0.02, together=4)) as port:
-        (answer,) = closed_loop(port, bodies("m", Shape(28, 0, (5, 5), (8, 8)), 1, "seed"), 1, LIMIT_S).answers
+        (answer,) = closed_loop([port], bodies("m", Shape(28, 0, (5, 5), (8, 8)), 1, "seed"), 1, LIMIT_S).answers
     assert len(answer.between_s) == 7
     assert sum(each == 0 for each in answer.between_s) == 6
 
@@ -122,7 +123,7 @@ def test_tokens_that_come_together_have_no_time_between_them() -> None:
 def test_a_latency_counts_from_when_the_request_was_due() -> None:
     """All due at once, and a server that answers each 50 ms after it came."""
     with fake_server(Behaviour(first_s=0.05)) as port:
-        load = at_times(port, bodies("m", SHAPE, 3, "seed"), [0.0, 0.1, 0.1], LIMIT_S)
+        load = at_times([port], bodies("m", SHAPE, 3, "seed"), [0.0, 0.1, 0.1], LIMIT_S)
     first, second, third = (answer.sent_s for answer in load.answers)
     assert second - first == pytest.approx(0.1)
     assert second == third
@@ -135,12 +136,12 @@ def test_a_latency_counts_from_when_the_request_was_due() -> None:
 )
 def test_a_server_that_refuses_is_no_figure(how: Behaviour, said: str) -> None:
     with fake_server(how) as port, pytest.raises(AnswerError, match=said):
-        closed_loop(port, bodies("m", SHAPE, 1, "seed"), 1, LIMIT_S)
+        closed_loop([port], bodies("m", SHAPE, 1, "seed"), 1, LIMIT_S)
 
 
 def test_a_window_ends() -> None:
     with fake_server(Behaviour(first_s=1.0)) as port, pytest.raises(AnswerError, match=r"within 0\.1 s"):
-        closed_loop(port, bodies("m", SHAPE, 1, "seed"), 1, 0.1)
+        closed_loop([port], bodies("m", SHAPE, 1, "seed"), 1, 0.1)
 
 
 # -- the requests -------------------------------------------------------------------------------------
@@ -263,11 +264,44 @@ def test_a_server_is_stopped_outside_of_its_windows_and_ends_with_its_block() ->
         server.pause()
         assert stopped(pid)
         with server.running():
-            closed_loop(server.port, bodies("m", SHAPE, 1, "seed"), 1, LIMIT_S)
+            closed_loop([server.port], bodies("m", SHAPE, 1, "seed"), 1, LIMIT_S)
         assert stopped(pid)
         assert server.cpu_s() > 0
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_a_side_may_be_a_server_on_each_core_and_each_gets_its_part() -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    command = replace(side("vllm eager"), shares=[frozenset({cores[0]}), frozenset({cores[-1]})])
+    with ServerGroup(command, LIMIT_S) as group:
+        pids = [each._process.pid for each in group._servers]
+        assert [os.sched_getaffinity(pid) for pid in pids] == [{cores[0]}, {cores[-1]}]
+        before = [each.cpu_s() for each in group._servers]
+        group.pause()
+        assert all(map(stopped, pids))
+        with group.running():
+            load = closed_loop(group.ports, bodies("m", SHAPE, 200, "seed"), 2, LIMIT_S)
+        assert all(map(stopped, pids))
+        assert len(load.answers) == 200
+        assert all(server.cpu_s() > cpu_s for server, cpu_s in zip(group._servers, before, strict=True))
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    assert os.sched_getaffinity(0) == set(cores)
+
+
+def test_if_one_of_a_sides_servers_does_not_start_the_others_end(tmp_path: Path) -> None:
+    code = f"""import os, sys, time
+print(os.getpid(), file=open({str(tmp_path / "pids")!r}, "a"))
+raise SystemExit("no core")
+"""
+    shares = [frozenset(os.sched_getaffinity(0))] * 2
+    with pytest.raises(PeerError, match="no core"):
+        ServerGroup(ServerCommand("auras", [sys.executable, "-c", code], shares=shares), LIMIT_S)
+    (pid,) = (tmp_path / "pids").read_text().split()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid), 0)
 
 
 def stopped(pid: int) -> bool:
@@ -336,6 +370,7 @@ def test_our_form_with_the_better_throughput_counts_for_the_times_too() -> None:
 
 
 def test_the_summary_has_the_worst_model_and_transformers_of_the_tiny_ones() -> None:
+    """A peer as several servers counts for itself."""
     found = []
     for name, tiny, span_s in (("tiny-qwen", True, 1.0), ("qwen-0.5b", False, 2.0)):
         measured = ModelWindows(name, SHAPE, 2)
@@ -344,6 +379,8 @@ def test_the_summary_has_the_worst_model_and_transformers_of_the_tiny_ones() -> 
             "vllm eager": [window(2.0, 0.02)],
             "transformers one by one": [window(3.0, 0.02)],
         }
+        if tiny:
+            sides["transformers batches of 4, a process a core"] = [window(1.5, 0.02)]
         measured.windows |= {CLOSED: sides, POISSON: sides}
         found.append((measured, tiny))
     assert summary(found) == pytest.approx(
@@ -353,6 +390,7 @@ def test_the_summary_has_the_worst_model_and_transformers_of_the_tiny_ones() -> 
             "tbt_p99_over_vllm": 1.0,
             "throughput_over_vllm_tiny_qwen": 2.0,
             "throughput_over_transformers_tiny_qwen": 3.0,
+            "throughput_over_transformers_a_process_a_core_tiny_qwen": 1.5,
             "tbt_p99_over_vllm_tiny_qwen": 0.5,
             "throughput_over_vllm_qwen_0_5b": 1.0,
             "throughput_over_transformers_qwen_0_5b": 1.5,
@@ -430,10 +468,13 @@ def test_the_sides_differ_in_nothing_but_their_program(tmp_path: Path, monkeypat
         "transformers batches of 8",
         "vllm eager",
         "vllm compiled",
+        "transformers batches of 2, a process a core",
+        "vllm compiled, a process a core",
         "auras in turn",
         "auras side by side",
+        "auras replicas",
     ]
-    libraries = ["transformers", "transformers", "vllm", "vllm", "auras", "auras"]
+    libraries = ["transformers", "transformers", "vllm", "vllm", "transformers", "vllm", "auras", "auras", "auras"]
     assert [library(each.name) for each in sides] == libraries
     for each in sides:
         assert str(tmp_path / "m") in each.argv
@@ -441,7 +482,12 @@ def test_the_sides_differ_in_nothing_but_their_program(tmp_path: Path, monkeypat
     eager, compiled = sides[2:4]
     assert [word for word in eager.argv if word != "--enforce-eager"] == compiled.argv
     assert {"--no-enable-prefix-caching", "float32"} <= set(compiled.argv)
-    in_turn, beside = sides[4:]
+    one_each, divided = sides[4:6]
+    assert one_each.argv[-4:] == ["--batch", "2", "--threads", "1"]
+    assert divided.argv == compiled.argv
+    assert [each.shares for each in (one_each, divided, compiled)] == [[{2}, {3}, {5}]] * 2 + [()]
+    in_turn, beside, replicas = sides[6:]
+    assert list(replicas.argv) == [*in_turn.argv, "--replicas", "3"]
     cores = ["--vision-cores", "2,3", "--prefill-cores", "2,3", "--decode-cores", "5"]
     assert list(beside.argv) == [*in_turn.argv, *cores]
     assert all_sides(tmp_path, tmp_path / "m", "large", False, "")[-1].name == "auras in turn"

@@ -170,7 +170,7 @@ def test_the_body_reads_nothing_back(changes: dict[str, Any]) -> None:
     config = replace(LLAMAS["llama-tiny"], **changes)
     with torch.device("meta"):
         fused = FusedLlama(Llama(config))
-    fused._sign = fused._sign.to("meta")
+        fused.tabulate(64)
     cache = PagedKVCache(config.layers, 40, 4, config.kv_heads, config.size_of_head, device="meta")
     worker = DecodeWorker(fused, GatheredAttention(cache), MetaDevice(), 8, 6)
     for rows in (3, 8):

@@ -1,51 +1,61 @@
-"""Rotation against its formula, pair by pair.
+"""Rotation against its formula, pair by pair, and the order of published weights.
 
-Guards: pairs of neighbours taken for pairs of halves; a sine of the wrong sign; numbers beyond the rotated ones that
-are changed; a view whose tensor is not.
+Guards: pairs of halves taken for pairs of neighbours; a sine of the wrong sign; numbers beyond the rotated ones that
+are changed; a view whose tensor is not; an order that scores depend on.
 """
 
 from __future__ import annotations
 
-import math
+import cmath
 
 import pytest
 import torch
+from torch import Tensor
 
-from auras_ros.kernels.rope import rotate_
+from auras_ros.kernels.rope import pair_order, rotate_
+from auras_ros.models.rotary import rotate
 
 
-def angles(tokens: int, rotated: int, dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, torch.Tensor]:
-    """As `FusedLlama` gives them: both halves alike, the first half of the sines negative."""
-    each = torch.rand(tokens, rotated // 2, generator=torch.Generator().manual_seed(3), dtype=torch.float64) * 6
-    cosine, sine = each.cos(), each.sin()
-    return torch.cat([cosine, cosine], -1)[:, None].to(dtype), torch.cat([-sine, sine], -1)[:, None].to(dtype)
+def turns(tokens: int, rotated: int) -> Tensor:
+    each = torch.rand(tokens, 1, rotated // 2, generator=torch.Generator().manual_seed(3)) * 6
+    return torch.complex(each.cos(), each.sin())
 
 
 @pytest.mark.parametrize(("size", "rotated"), [(8, 8), (16, 8), (6, 2)])
 @pytest.mark.parametrize("tokens", [1, 5])
-def test_pairs_of_halves_are_rotated_in_place(tokens: int, size: int, rotated: int) -> None:
+def test_pairs_of_neighbours_are_rotated_in_place(tokens: int, size: int, rotated: int) -> None:
     whole = torch.randn(tokens, 4, size, generator=torch.Generator().manual_seed(4))
-    kept, (cosine, sine), half = whole.clone(), angles(tokens, rotated), rotated // 2
-    rotate_(whole[:, :3], (cosine, sine))  # a view: the last head is not rotated
+    kept, angles = whole.clone(), turns(tokens, rotated)
+    rotate_(whole[:, :3], angles)  # a view: the last head is not rotated
     assert torch.equal(whole[:, 3], kept[:, 3])
     assert torch.equal(whole[..., rotated:], kept[..., rotated:])
     for token in range(tokens):
         for head in range(3):
-            for i in range(half):
-                angle = math.atan2(float(sine[token, 0, i + half]), float(cosine[token, 0, i]))
-                one, other = float(kept[token, head, i]), float(kept[token, head, i + half])
-                turned = (
-                    one * math.cos(angle) - other * math.sin(angle),
-                    other * math.cos(angle) + one * math.sin(angle),
-                )
-                got = float(whole[token, head, i]), float(whole[token, head, i + half])
-                assert got == pytest.approx(turned, abs=1e-5)
+            for i in range(rotated // 2):
+                angle = cmath.phase(complex(angles[token, 0, i]))
+                one, other = kept[token, head, 2 * i : 2 * i + 2].tolist()
+                turned = complex(one, other) * cmath.exp(1j * angle)
+                assert complex(*whole[token, head, 2 * i : 2 * i + 2]) == pytest.approx(turned, abs=1e-5)
 
 
-def test_in_bfloat16_it_stays_bfloat16() -> None:
-    whole = torch.randn(3, 2, 8, generator=torch.Generator().manual_seed(5))
-    half = whole.bfloat16()
-    rotate_(half, angles(3, 8, torch.bfloat16))
-    rotate_(whole, angles(3, 8))
-    assert half.dtype == torch.bfloat16
-    torch.testing.assert_close(half.float(), whole, atol=0.05, rtol=0.02)
+@pytest.mark.parametrize(("size", "rotated"), [(8, 8), (16, 8)])
+def test_published_heads_in_pair_order_have_the_published_scores(size: int, rotated: int) -> None:
+    """`rotary.rotate` is the published rotation: halves of the rotated numbers."""
+    query, key = (torch.randn(5, 3, size, generator=torch.Generator().manual_seed(seed)) for seed in (1, 2))
+    angles, order = turns(5, rotated), pair_order(size, rotated)
+    assert sorted(order.tolist()) == list(range(size))
+    both = tuple(torch.cat([part, part], -1).transpose(0, 1) for part in (angles.real, angles.imag))
+    wanted = [rotate(each.transpose(0, 1)[None], both)[0].transpose(0, 1) for each in (query, key)]  # type: ignore[arg-type]
+    for each in (query, key):
+        each.copy_(each[..., order])
+        rotate_(each, angles)
+    torch.testing.assert_close((query * key).sum(-1), (wanted[0] * wanted[1]).sum(-1))
+    torch.testing.assert_close(query, wanted[0][..., order])
+
+
+def test_in_bfloat16_it_stays_bfloat16_and_is_rounded_once() -> None:
+    half = torch.randn(3, 2, 8, generator=torch.Generator().manual_seed(5)).bfloat16()
+    whole = half.float()
+    rotate_(half, turns(3, 8))
+    rotate_(whole, turns(3, 8))
+    assert torch.equal(half, whole.bfloat16())

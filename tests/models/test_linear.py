@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from auras_ros.models import linear
-from auras_ros.models.linear import PACKED_FROM, Int8Linear, Linear, PackedLinear, fastest, repack
+from auras_ros.models.linear import PACKED_FROM, Int8Linear, Linear, PackedLinear, SmallLinear, fastest, repack
 
 ROWS = (1, 2, 7, 8, 33)
 OUT, IN = 48, 96
-FORMS = (Linear, PackedLinear, Int8Linear)
+FORMS = (Linear, PackedLinear, SmallLinear, Int8Linear)
 
 
 def layer(dtype: torch.dtype, bias: bool, out: int = OUT, width: int = IN) -> nn.Linear:
@@ -104,11 +104,34 @@ def test_the_fastest_form_is_by_size_and_type() -> None:
     assert isinstance(fastest(large), PackedLinear)
     assert isinstance(fastest(large.bfloat16()), PackedLinear)
     assert isinstance(fastest(large.double()), Linear)
-    assert isinstance(fastest(small), Linear)
+    assert type(fastest(large)) is PackedLinear
+    assert isinstance(fastest(small), SmallLinear)
+    assert isinstance(fastest(small.double()), Linear)
     assert isinstance(fastest(large.to("meta")), Linear)
 
 
-def test_repacking_changes_large_linear_layers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_weight_takes_the_form_for_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever it takes, the product is the same; the other one must not be touched."""
+    own = layer(torch.float32, False)
+    made, x = SmallLinear(own.weight, None), inputs(8, torch.float32)
+    wanted, residual = own(x), inputs(8, torch.float32, OUT)
+
+    def check() -> None:
+        torch.testing.assert_close(made(x), wanted)
+        torch.testing.assert_close(made(x.view(2, 4, IN)), wanted.view(2, 4, OUT))
+        torch.testing.assert_close(made.plus(x, residual), wanted + residual)
+
+    monkeypatch.setattr(linear, "PACKED_WORK", 8 * IN * OUT + 1)
+    with monkeypatch.context() as without:
+        without.setattr(linear, "PRODUCT", None)
+        without.setattr(linear, "PRODUCT_PLUS", None)
+        check()
+    monkeypatch.setattr(linear, "PACKED_WORK", 8 * IN * OUT)
+    made.plain.fill_(torch.nan)
+    check()
+
+
+def test_repacking_changes_linear_layers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     class Own(nn.Linear):
         pass
 
@@ -118,9 +141,9 @@ def test_repacking_changes_large_linear_layers_alone(monkeypatch: pytest.MonkeyP
     model.append(nn.Conv1d(600, 2, 1))
     model.requires_grad_(False)
     x = torch.randn(5, 50, generator=torch.Generator().manual_seed(0))
-    rest = (model[1][1], model[2])
+    rest = (model[2], model[3])
     before = model[:3](x)
     repack(model)
-    assert [type(each) for each in (model[0], model[1][0])] == [PackedLinear, PackedLinear]
-    assert (model[1][1], model[2]) == rest
+    assert [type(each) for each in (model[0], *model[1])] == [PackedLinear, PackedLinear, SmallLinear]
+    assert (model[2], model[3]) == rest
     torch.testing.assert_close(model[:3](x), before)

@@ -60,19 +60,33 @@ def request_bytes(body: bytes, path: str = PATH) -> bytes:
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-async def _exchange(port: int, request: bytes) -> Parts:
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[None] = loop.create_future()
-    transport, protocol = await loop.create_connection(lambda: _Collecting(request, ended), HOST, port)
-    try:
-        await ended
-    finally:
-        transport.abort()  # if the window is over before the answer is
-    return protocol.parts
+class _Exchanges:
+    """One request after another to whichever port has the fewest."""
+
+    def __init__(self, ports: Sequence[int]) -> None:
+        self._open = dict.fromkeys(ports, 0)
+
+    async def __call__(self, request: bytes) -> Parts:
+        port = min(self._open, key=self._open.__getitem__)
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
+        self._open[port] += 1
+        try:
+            transport, protocol = await loop.create_connection(lambda: _Collecting(request, ended), HOST, port)
+            try:
+                await ended
+            finally:
+                transport.abort()  # if the window is over before the answer is
+        finally:
+            self._open[port] -= 1
+        return protocol.parts
 
 
-def closed_loop(port: int, bodies: Sequence[bytes], at_once: int, limit_s: float) -> Load:
-    """All requests in order, `at_once` of them at any time. Raises AnswerError, also after limit_s, or OSError."""
+def closed_loop(ports: Sequence[int], bodies: Sequence[bytes], at_once: int, limit_s: float) -> Load:
+    """All requests in order, `at_once` of them at any time. ports: of a side's servers. Raises AnswerError, also after
+    limit_s, or OSError."""
+
+    exchange = _Exchanges(ports)
 
     async def run() -> list[tuple[float, Parts]]:
         queue = iter(list(enumerate(map(request_bytes, bodies))))
@@ -81,7 +95,7 @@ def closed_loop(port: int, bodies: Sequence[bytes], at_once: int, limit_s: float
         async def one() -> None:
             for number, request in queue:
                 sent_s = time.monotonic()
-                done[number] = (sent_s, await _exchange(port, request))
+                done[number] = (sent_s, await exchange(request))
 
         await asyncio.gather(*(one() for _ in range(at_once)))
         return [done[number] for number in range(len(bodies))]
@@ -89,9 +103,11 @@ def closed_loop(port: int, bodies: Sequence[bytes], at_once: int, limit_s: float
     return _timed(run, limit_s)
 
 
-def at_times(port: int, bodies: Sequence[bytes], times_s: Sequence[float], limit_s: float) -> Load:
+def at_times(ports: Sequence[int], bodies: Sequence[bytes], times_s: Sequence[float], limit_s: float) -> Load:
     """Each request at its time, whatever has become of those before. Latencies count from the time at which a request
     was due, so that a client that is late hides nothing. Raises as `closed_loop`."""
+
+    exchange = _Exchanges(ports)
 
     async def run() -> list[tuple[float, Parts]]:
         begin_s = time.monotonic()
@@ -99,7 +115,7 @@ def at_times(port: int, bodies: Sequence[bytes], times_s: Sequence[float], limit
         async def one(request: bytes, after_s: float) -> tuple[float, Parts]:
             due_s = begin_s + after_s
             await asyncio.sleep(due_s - time.monotonic())
-            return due_s, await _exchange(port, request)
+            return due_s, await exchange(request)
 
         requests = [request_bytes(body) for body in bodies]
         return list(await asyncio.gather(*map(one, requests, times_s)))

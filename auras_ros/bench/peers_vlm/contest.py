@@ -18,8 +18,8 @@ from typing import NamedTuple
 from auras_ros.bench.peers.process import PeerError
 from auras_ros.bench.peers_vlm.client import Load, at_times, closed_loop
 from auras_ros.bench.peers_vlm.equality import UnequalTokensError, answers, check_equal
-from auras_ros.bench.peers_vlm.server import RunningServer, ServerCommand
-from auras_ros.bench.peers_vlm.sides import AT_ONCE, VLLM, library
+from auras_ros.bench.peers_vlm.server import ServerCommand, ServerGroup
+from auras_ros.bench.peers_vlm.sides import AT_ONCE, VLLM, is_each_core, library
 from auras_ros.bench.peers_vlm.stream import AnswerError, StreamedAnswer
 from auras_ros.bench.peers_vlm.workload import Shape, arrivals, bodies
 from auras_ros.measure.minutes import Ends, OverError
@@ -75,13 +75,13 @@ class PeersContest:
             if self.measured.rate_hz is not None:
                 self._rounds(POISSON, servers, self._ends, self._poisson)
 
-    def _start(self, commands: Sequence[ServerCommand], stack: ExitStack) -> dict[str, RunningServer]:
+    def _start(self, commands: Sequence[ServerCommand], stack: ExitStack) -> dict[str, ServerGroup]:
         servers = {}
         for command in commands:
             self._say(f"{self.measured.model}: starting {command.name}")
             limit_s = min(self._options.start_limit, self._left_s())
             try:
-                server = stack.enter_context(RunningServer(command, limit_s))
+                server = stack.enter_context(ServerGroup(command, limit_s))
             except PeerError as error:
                 self._drop(command.name, error)
                 continue
@@ -90,7 +90,7 @@ class PeersContest:
             servers[command.name] = server
         return servers
 
-    def _check(self, reference: str, servers: dict[str, RunningServer]) -> None:
+    def _check(self, reference: str, servers: dict[str, ServerGroup]) -> None:
         """Drops every side whose tokens are others. Without the reference nothing is timed."""
         if reference not in servers:
             why = f"{reference} did not start, which the tokens of all are compared with"
@@ -108,13 +108,13 @@ class PeersContest:
                 self._drop(name, error)
                 servers.pop(name).close()
 
-    def _warm_up(self, servers: dict[str, RunningServer]) -> None:
+    def _warm_up(self, servers: dict[str, ServerGroup]) -> None:
         asked = self._bodies("warm-up", min(WARM_UP, self._options.requests))
         for name, server in list(servers.items()):
             self._say(f"{self.measured.model}: warming up {name}")
             with server.running():
                 try:
-                    closed_loop(server.port, asked, AT_ONCE, self._limit_s())
+                    closed_loop(server.ports, asked, AT_ONCE, self._limit_s())
                 except (AnswerError, OSError) as error:
                     self._drop(name, error)
                     servers.pop(name).close()
@@ -122,9 +122,9 @@ class PeersContest:
     def _rounds(
         self,
         load: str,
-        servers: Mapping[str, RunningServer],
+        servers: Mapping[str, ServerGroup],
         ends: Ends,
-        run: Callable[[RunningServer, int, float], Load],
+        run: Callable[[ServerGroup, int, float], Load],
     ) -> None:
         windows: dict[str, list[Window]] = {name: [] for name in servers}
 
@@ -145,22 +145,22 @@ class PeersContest:
             whole = {name: windows[name][: len(rates)] for name, rates in rounds.rates.items()}
             self.measured.windows[load] = whole
 
-    def _closed(self, server: RunningServer, number: int, limit_s: float) -> Load:
-        return closed_loop(server.port, self._bodies(f"{CLOSED} {number}"), AT_ONCE, limit_s)
+    def _closed(self, server: ServerGroup, number: int, limit_s: float) -> Load:
+        return closed_loop(server.ports, self._bodies(f"{CLOSED} {number}"), AT_ONCE, limit_s)
 
-    def _poisson(self, server: RunningServer, number: int, limit_s: float) -> Load:
+    def _poisson(self, server: ServerGroup, number: int, limit_s: float) -> Load:
         assert self.measured.rate_hz is not None
         seed = f"{POISSON} {number}"
         asked = self._bodies(seed)
         times_s = arrivals(self.measured.rate_hz, len(asked), f"{self._options.seed} {seed}")
-        return at_times(server.port, asked, times_s, limit_s)
+        return at_times(server.ports, asked, times_s, limit_s)
 
     def _rate_hz(self) -> float | None:
         """Of arrivals: a share of the throughput of vLLM's better form; None if vLLM was not measured."""
         rates = [
             median(each.load.rate_hz for each in windows)
             for name, windows in self.measured.windows[CLOSED].items()
-            if library(name) == VLLM
+            if library(name) == VLLM and not is_each_core(name)
         ]
         return float(self._options.share * max(rates)) if rates else None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from auras_ros.bench.peers_vlm.client import closed_loop
-from auras_ros.bench.peers_vlm.server import RunningServer
+from auras_ros.bench.peers_vlm.server import ServerGroup
 from auras_ros.bench.peers_vlm.stream import StreamedAnswer
 
 SHOWN = 60  # characters around the first difference
@@ -19,11 +19,11 @@ class UnequalTokensError(RuntimeError):
     """A side that answers something else; the text says where."""
 
 
-def answers(server: RunningServer, bodies: Sequence[bytes], at_once: int, limit_s: float) -> list[StreamedAnswer]:
+def answers(server: ServerGroup, bodies: Sequence[bytes], at_once: int, limit_s: float) -> list[StreamedAnswer]:
     """One at a time, then together; both in the order of the requests. Raises AnswerError or OSError."""
     with server.running():
-        alone = [closed_loop(server.port, [body], 1, limit_s).answers[0] for body in bodies]
-        return alone + list(closed_loop(server.port, bodies, at_once, limit_s).answers)
+        alone = [closed_loop(server.ports, [body], 1, limit_s).answers[0] for body in bodies]
+        return alone + list(closed_loop(server.ports, bodies, at_once, limit_s).answers)
 
 
 def check_equal(found: Mapping[str, Sequence[StreamedAnswer]], reference: str, side: str) -> None:

@@ -2,7 +2,8 @@
 
 A ratio is taken within a round, so that a slow period of the machine affects both sides. Where a library was measured
 in several forms, the better one counts: the better one over all rounds, not in each. Of ours, the one with the better
-throughput counts for the times too; of theirs, the better one for each.
+throughput counts for the times too; of theirs, the better one for each. A peer as a server on each core has ratios of
+its own.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from auras_ros.bench.peers_vlm.contest import CLOSED, POISSON, ModelWindows, Window
-from auras_ros.bench.peers_vlm.sides import OURS, TRANSFORMERS, VLLM, library
+from auras_ros.bench.peers_vlm.sides import OURS, TRANSFORMERS, VLLM, is_each_core, library
 from auras_ros.bench.peers_vlm.workload import describe
 from auras_ros.report.result import key
 
@@ -25,6 +26,8 @@ FIGURES = (*THROUGHPUT, *TIMES, "cpu_s_per_request", "client_cpu_s_per_request")
 OVER_VLLM, OVER_TRANSFORMERS, TBT_OVER_VLLM = (
     "throughput_over_vllm", "throughput_over_transformers", "tbt_p99_over_vllm",
 )  # fmt: skip
+
+PER_CORE = "a_process_a_core"
 
 
 def rows(measured: ModelWindows, sides: Sequence[str], versions: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -85,7 +88,7 @@ def tbt_p99(window: Window) -> float:
 
 def summary(found: Iterable[tuple[ModelWindows, bool]]) -> dict[str, float]:
     """found: each model, and whether it is tiny. Each ratio of each model, and under its plain name the worst one, over
-    transformers of the tiny models alone."""
+    transformers of the tiny models alone; and the ratios over a peer's servers on each core."""
     made: dict[str, float] = {}
     counted: dict[str, list[float]] = {OVER_VLLM: [], OVER_TRANSFORMERS: [], TBT_OVER_VLLM: []}
     for measured, tiny in found:
@@ -101,6 +104,9 @@ def summary(found: Iterable[tuple[ModelWindows, bool]]) -> dict[str, float]:
                 made[f"{name}_{key(measured.model)}"] = ratio
                 if tiny or name != OVER_TRANSFORMERS:
                     counted[name].append(ratio)
+            ratio = over_best(windows, mine, other, figure, most, each_core=True)
+            if ratio is not None:
+                made[f"{name}_{PER_CORE}_{key(measured.model)}"] = ratio
     worst = {name: max(values) if name == TBT_OVER_VLLM else min(values) for name, values in counted.items() if values}
     return worst | made
 
@@ -111,18 +117,27 @@ def over_best(
     other: str,
     figure: Callable[[Window], float],
     most: bool,
+    each_core: bool = False,
 ) -> float | None:
     """The figure of the side `mine` over that of another library's best form, the median of the rounds. most: whether
-    more is better."""
-    best = best_form(windows, other, figure, most)
+    more is better. each_core: of its servers on each core instead."""
+    best = best_form(windows, other, figure, most, each_core)
     if mine is None or best is None or not windows.get(mine):
         return None
     return median(figure(ours) / figure(theirs) for ours, theirs in zip(windows[mine], windows[best], strict=False))
 
 
 def best_form(
-    windows: Mapping[str, Sequence[Window]], of: str, figure: Callable[[Window], float], most: bool
+    windows: Mapping[str, Sequence[Window]],
+    of: str,
+    figure: Callable[[Window], float],
+    most: bool,
+    each_core: bool = False,
 ) -> str | None:
     """The side with the best median of a library's; None if none was measured."""
-    forms = {name: median(map(figure, rounds)) for name, rounds in windows.items() if rounds and library(name) == of}
+    forms = {
+        name: median(map(figure, rounds))
+        for name, rounds in windows.items()
+        if rounds and library(name) == of and is_each_core(name) == each_core
+    }
     return (max if most else min)(forms, key=lambda name: forms[name]) if forms else None

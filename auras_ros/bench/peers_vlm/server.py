@@ -29,35 +29,48 @@ PROC = Path("/proc")
 @dataclass(frozen=True)
 class ServerCommand:
     """name: of the side. argv: with "{port}" in place of the port. environment: added to ours. fields: of its rows.
-    own: whether it is ours, so that PYTHONPATH is kept."""
+    own: whether it is ours, so that PYTHONPATH is kept. shares: the cores of each of several such servers, between
+    which the client divides its requests; none: one server on all cores. "{cores}" in the environment stands for them.
+    """
 
     name: str
     argv: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
     fields: Mapping[str, object] = field(default_factory=dict)
     own: bool = False
+    shares: Sequence[frozenset[int]] = ()
 
 
 class RunningServer:
     """A context manager. Raises PeerError if it does not answer within limit_s."""
 
-    def __init__(self, command: ServerCommand, limit_s: float) -> None:
+    def __init__(self, command: ServerCommand, limit_s: float, cores: frozenset[int] | None = None) -> None:
+        """cores: all of this process unless given."""
         self.name, self.port = command.name, _free_port()
         self._files = ExitStack()
         self._output = self._files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
         kept = {name: value for name, value in os.environ.items() if command.own or name not in LEFT_OUT}
+        before = os.sched_getaffinity(0)
+        own = before if cores is None else cores
+        added = {
+            name: value.replace("{cores}", ",".join(map(str, sorted(own))))
+            for name, value in command.environment.items()
+        }
         try:
+            os.sched_setaffinity(0, own)  # which the new process inherits
             self._process = subprocess.Popen(
                 [word.replace("{port}", str(self.port)) for word in command.argv],
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
                 stderr=subprocess.STDOUT,
-                env=kept | dict(command.environment),
+                env=kept | added,
                 **OWN_GROUP,
             )
         except OSError as error:
             self._files.close()
             raise PeerError(f"{self.name}: {error}") from error
+        finally:
+            os.sched_setaffinity(0, before)
         begin_s = time.monotonic()
         try:
             self._wait(begin_s + limit_s)
@@ -110,6 +123,46 @@ class RunningServer:
                 why = f"ended with status {self._process.returncode}" if ended else "did not answer in time"
                 raise PeerError(f"{self.name}: the server {why}{self.said()}")
             time.sleep(POLL_S)
+
+
+class ServerGroup:
+    """A side's servers: one, or one on each share of the cores. Raises as `RunningServer`."""
+
+    def __init__(self, command: ServerCommand, limit_s: float) -> None:
+        self.name, begin_s = command.name, time.monotonic()
+        with ExitStack() as failing:
+            self._servers = [
+                failing.enter_context(RunningServer(command, begin_s + limit_s - time.monotonic(), cores))
+                for cores in command.shares or (None,)
+            ]
+            self._all = failing.pop_all()
+        self.ports = [each.port for each in self._servers]
+        self.start_s = time.monotonic() - begin_s
+
+    def __enter__(self) -> ServerGroup:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """They run within the block and are stopped outside of one."""
+        with ExitStack() as running:
+            for each in self._servers:
+                running.enter_context(each.running())
+            yield
+
+    def pause(self) -> None:
+        for each in self._servers:
+            each.pause()
+
+    def cpu_s(self) -> float:
+        return sum(each.cpu_s() for each in self._servers)
+
+    def close(self) -> None:
+        """A second call does nothing."""
+        self._all.close()
 
 
 def group_cpu_s(group: int) -> float:

@@ -9,6 +9,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from auras_ros.bench.peers_vlm.environment import openmp
@@ -25,7 +26,8 @@ OUR_OPTIONS = (
     f"--dtype float32 --running {AT_ONCE} --waiting 1024 --length {LENGTH} --kv-mib 1024 --no-prefix-cache"
     " --image-cache-mib 0"
 ).split()
-IN_TURN, SIDE_BY_SIDE = f"{OURS} in turn", f"{OURS} side by side"
+IN_TURN, SIDE_BY_SIDE, REPLICAS = f"{OURS} in turn", f"{OURS} side by side", f"{OURS} replicas"
+EACH_CORE = ", a process a core"  # beyond what the comparison promises: a peer as several servers
 VLLM_FORMS = {"eager": ["--enforce-eager"], "compiled": list[str]()}
 VLLM_OPTIONS = (
     f"--host 127.0.0.1 --dtype float32 --max-num-seqs {AT_ONCE} --max-model-len {LENGTH} --no-enable-prefix-caching"
@@ -39,50 +41,64 @@ def library(side: str) -> str:
     return side.partition(" ")[0]
 
 
-def ours(folder: Path, model: str, tiny: bool, given: str) -> Sequence[ServerCommand]:
+def is_each_core(side: str) -> bool:
+    return side.endswith(EACH_CORE)
+
+
+def ours(python: Path, folder: Path, model: str, tiny: bool, given: str) -> Sequence[ServerCommand]:
     """`auras serve` whose stages take turns on all cores. Of a tiny model also, if there are two cores, with decode on
-    the last one beside the others: with large products that is slower, and one server more of a large model does not
-    fit into memory. given: a command line with {folder}, {model} and {port} instead."""
+    the last one beside the others, and with a replica on each core: with large products both are slower, and more
+    servers of a large model do not fit into memory. given: a command line with {folder}, {model} and {port} instead."""
     if given:
         words = [word.replace("{folder}", str(folder)).replace("{model}", model) for word in shlex.split(given)]
-        return [ServerCommand(OURS, words, own=True)]
+        return [ServerCommand(OURS, words, _openmp(python), own=True)]
     words = [*SERVE, str(folder), "--name", model, "--port", "{port}", *OUR_OPTIONS]
-    forms = [ServerCommand(IN_TURN, words, own=True)]
+    environment = _openmp(python)
+    forms = [ServerCommand(IN_TURN, words, environment, own=True)]
     *others, last = map(str, sorted(os.sched_getaffinity(0)))
     if tiny and others:
         beside = ",".join(others)
         cores = ["--vision-cores", beside, "--prefill-cores", beside, "--decode-cores", last]
-        forms.append(ServerCommand(SIDE_BY_SIDE, [*words, *cores], own=True))
+        forms.append(ServerCommand(SIDE_BY_SIDE, [*words, *cores], environment, own=True))
+        replicas = ["--replicas", str(len(others) + 1)]
+        forms.append(ServerCommand(REPLICAS, [*words, *replicas], environment, own=True))
     return forms
 
 
 def vllm(python: Path, folder: Path, model: str, form: str) -> ServerCommand:
-    cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))
-    environment = {**_common(python), "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": cores}
+    environment = {**OFFLINE, **_openmp(python), "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "{cores}"}
     argv = [str(python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder), "--port", "{port}"]
     argv += ["--served-model-name", model, "--limit-mm-per-prompt", MEDIA, *VLLM_OPTIONS, *VLLM_FORMS[form]]
     return ServerCommand(f"{VLLM} {form}", argv, environment)
 
 
-def transformers(python: Path, folder: Path, batch: int) -> ServerCommand:
-    threads = len(os.sched_getaffinity(0))
+def transformers(python: Path, folder: Path, batch: int, threads: int) -> ServerCommand:
     argv = [str(python), str(TRANSFORMERS_SERVER), str(folder), "--port", "{port}"]
     argv += ["--batch", str(batch), "--threads", str(threads)]
     form = "one by one" if batch == 1 else f"batches of {batch}"
-    return ServerCommand(f"{TRANSFORMERS} {form}", argv, _common(python))
+    return ServerCommand(f"{TRANSFORMERS} {form}", argv, OFFLINE | _openmp(python))
 
 
-def _common(python: Path) -> dict[str, str]:
-    """Both peers get the OpenMP library that comes with vLLM: with torch's own, threads that wait burn a core."""
+def each_core(command: ServerCommand) -> ServerCommand:
+    shares = [frozenset({core}) for core in sorted(os.sched_getaffinity(0))]
+    return replace(command, name=f"{command.name}{EACH_CORE}", shares=shares)
+
+
+def _openmp(python: Path) -> dict[str, str]:
+    """All get the OpenMP library that comes with vLLM: with torch's own, threads that wait burn a core."""
     preloaded = openmp(python)
-    return OFFLINE | ({"LD_PRELOAD": str(preloaded)} if preloaded is not None else {})
+    return {"LD_PRELOAD": str(preloaded)} if preloaded is not None else {}
 
 
 def all_sides(python: Path, folder: Path, model: str, tiny: bool, given: str) -> Sequence[ServerCommand]:
-    """The first one is the reference for tokens."""
-    return [
-        transformers(python, folder, 1),
-        transformers(python, folder, AT_ONCE),
+    """The first one is the reference for tokens. Of a tiny model the peers also as a server on each core, since ours
+    has such a form."""
+    cores = len(os.sched_getaffinity(0))
+    sides = [
+        transformers(python, folder, 1, cores),
+        transformers(python, folder, AT_ONCE, cores),
         *(vllm(python, folder, model, form) for form in VLLM_FORMS),
-        *ours(folder, model, tiny, given),
     ]
+    if tiny and cores > 1:
+        sides += [each_core(transformers(python, folder, AT_ONCE // cores, 1)), each_core(sides[-1])]
+    return [*sides, *ours(python, folder, model, tiny, given)]

@@ -57,10 +57,10 @@ class VlmCheckpoint:
     sampling: Sampling
 
 
-def open_vlm(folder: Path, dtype: str = "auto", device: str = "cpu") -> VlmCheckpoint:
+def open_vlm(folder: Path, dtype: str = "auto", device: str = "cpu", weights: bool = True) -> VlmCheckpoint:
     """A model folder, its weights on the CPU in the type that `runtime_dtype` gives; but weights that are stored in
-    bfloat16 stay so on a CPU that is measured to multiply it faster. Raises CheckpointError, naming the file and the
-    key or tensor."""
+    bfloat16 stay so on a CPU that is measured to multiply it faster. weights: False leaves the model on the meta device
+    and checks what does not need them. Raises CheckpointError, naming the file and the key or tensor."""
     path = folder / CONFIG
     values = read_json(path)
     kind = values.get("model_type")
@@ -83,9 +83,8 @@ def open_vlm(folder: Path, dtype: str = "auto", device: str = "cpu") -> VlmCheck
     _check_numbers(folder, tensors, model)
     _check_head(tensors, model)
     stored = stored_dtype(tensors)
-    kept = dtype == "auto" and stored == torch.bfloat16 and device == "cpu" and bfloat16_is_faster()
-    model = model.to(stored if kept else runtime_dtype(dtype, device, stored)).to_empty(device="cpu")
-    fill(model, tensors, folder, {name: tensors.origin(name) for name in tensors})
+    if weights:
+        model = _filled(model, tensors, folder, dtype, device, stored)
     return VlmCheckpoint(
         name=folder.resolve().name,
         digest=digest(folder),
@@ -96,6 +95,13 @@ def open_vlm(folder: Path, dtype: str = "auto", device: str = "cpu") -> VlmCheck
         stored=stored,
         sampling=sampling,
     )
+
+
+def _filled(model: Vlm, tensors: SourcedTensors, folder: Path, dtype: str, device: str, stored: torch.dtype) -> Vlm:
+    kept = dtype == "auto" and stored == torch.bfloat16 and device == "cpu" and bfloat16_is_faster()
+    model = model.to(stored if kept else runtime_dtype(dtype, device, stored)).to_empty(device="cpu")
+    fill(model, tensors, folder, {name: tensors.origin(name) for name in tensors})
+    return model
 
 
 def _check_numbers(folder: Path, tensors: SourcedTensors, model: Vlm) -> None:

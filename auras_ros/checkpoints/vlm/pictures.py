@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -38,7 +39,7 @@ class PictureError(ValueError):
 class PreparedImage:
     """pixels: the pieces that `Vlm.see` takes, float32. grid: rows and columns of them; a model whose pieces are tiles
     has them in one column. text: what stands for the image in the prompt, with one image token for each of `tokens`
-    embeddings. digest: SHA-256 of pixels and grid, hex."""
+    embeddings. digest: SHA-256 of the image as it came, hex."""
 
     pixels: Tensor
     grid: Grid
@@ -89,9 +90,15 @@ class Normalization:
 
     def __call__(self, image: ImagePixels) -> npt.NDArray[np.float32]:
         """uint8 [h, w, 3] -> float32 [3, h, w]."""
-        scaled = (image.astype(np.float64) * self.scale).astype(np.float32)
-        made = (scaled - np.array(self.mean, np.float32)) / np.array(self.std, np.float32)
-        return np.ascontiguousarray(made.transpose(2, 0, 1))
+        return np.stack([table.take(image[..., colour]) for colour, table in enumerate(self._tables)])
+
+    @cached_property
+    def _tables(self) -> npt.NDArray[np.float32]:
+        """What each value of each colour becomes: [3, 256]."""
+        scaled = (np.arange(256, dtype=np.float64) * self.scale).astype(np.float32)
+        mean, std = (np.array(each, np.float32)[:, None] for each in (self.mean, self.std))
+        made: npt.NDArray[np.float32] = (scaled - mean) / std
+        return made
 
 
 def check(image: ImagePixels) -> None:
@@ -106,9 +113,10 @@ def check(image: ImagePixels) -> None:
         raise PictureError(f"image: {width} x {height} pixels: one side is more than {MOST_ASPECT} times the other")
 
 
-def prepared(pixels: npt.NDArray[np.float32], grid: Grid, tokens: int, text: str) -> PreparedImage:
-    digest = hashlib.sha256(repr((pixels.shape, grid)).encode())
-    digest.update(np.ascontiguousarray(pixels).data)
+def prepared(image: ImagePixels, pixels: npt.NDArray[np.float32], grid: Grid, tokens: int, text: str) -> PreparedImage:
+    """image: as it came."""
+    digest = hashlib.sha256(repr(image.shape).encode())
+    digest.update(np.ascontiguousarray(image).data)
     return PreparedImage(torch.from_numpy(pixels), grid, tokens, text, digest.hexdigest())
 
 
@@ -127,16 +135,16 @@ class Idefics3Processor:
     def __call__(self, image: ImagePixels) -> PreparedImage:
         check(image)
         px, rows, columns = self.tile_px, 1, 1
-        image = self.normalize.resized(image, *_longest_side(image, self.longest))
+        sized = self.normalize.resized(image, *_longest_side(image, self.longest))
         if self.splitting:
-            image = self.normalize.resized(image, *_multiples(image, px))
-            rows, columns = image.shape[0] // px, image.shape[1] // px
-        tiles = [self.normalize.resized(image, px, px)]
+            sized = self.normalize.resized(sized, *_multiples(sized, px))
+            rows, columns = sized.shape[0] // px, sized.shape[1] // px
+        tiles = [self.normalize.resized(sized, px, px)]
         if rows * columns > 1:
             corners = [(y * px, x * px) for y in range(rows) for x in range(columns)]
-            tiles = [*(image[y : y + px, x : x + px] for y, x in corners), *tiles]
+            tiles = [*(sized[y : y + px, x : x + px] for y, x in corners), *tiles]
         pixels = np.stack([self.normalize(tile) for tile in tiles])
-        return prepared(pixels, (len(tiles), 1), len(tiles) * self.tokens, self._text(rows, columns))
+        return prepared(image, pixels, (len(tiles), 1), len(tiles) * self.tokens, self._text(rows, columns))
 
     def _text(self, rows: int, columns: int) -> str:
         around, tile = "<fake_token_around_image>", "<image>" * self.tokens
@@ -161,10 +169,10 @@ class LlavaProcessor:
         height, width = image.shape[:2]
         long = int(self.shortest * max(height, width) / min(height, width))
         size = (long, self.shortest) if height > width else (self.shortest, long)
-        image = self.normalize.resized(image, *size)
+        sized = self.normalize.resized(image, *size)
         top, left = ((each - self.side) // 2 for each in size)
-        pixels = self.normalize(image[top : top + self.side, left : left + self.side])[None]
-        return prepared(pixels, (1, 1), self.tokens, "<image>" * self.tokens)
+        pixels = self.normalize(sized[top : top + self.side, left : left + self.side])[None]
+        return prepared(image, pixels, (1, 1), self.tokens, "<image>" * self.tokens)
 
 
 @dataclass(frozen=True)
@@ -187,7 +195,7 @@ class QwenProcessor:
         squares = pixels.reshape(3, rows // merge, merge, px, columns // merge, merge, px)
         patches = squares.transpose(1, 4, 2, 5, 0, 3, 6).reshape(rows * columns, 3 * px * px)
         tokens = rows * columns // merge**2
-        return prepared(np.ascontiguousarray(patches), (rows, columns), tokens, "<|image_pad|>" * tokens)
+        return prepared(image, np.ascontiguousarray(patches), (rows, columns), tokens, "<|image_pad|>" * tokens)
 
     def _size(self, height: int, width: int) -> tuple[int, int]:
         factor = self.patch_px * self.merge
@@ -212,7 +220,7 @@ class SquareProcessor:
     def __call__(self, image: ImagePixels) -> PreparedImage:
         check(image)
         pixels = self.normalize(self.normalize.resized(image, self.side, self.side))[None]
-        return prepared(pixels, (1, 1), self.tokens, "<image>" * self.tokens)
+        return prepared(image, pixels, (1, 1), self.tokens, "<image>" * self.tokens)
 
 
 def _divisor(read: ConfigReader, value: float) -> float:

@@ -20,7 +20,7 @@ from auras_ros.checkpoints.vlm.pictures import (
 )
 from auras_ros.checkpoints.vlm.sources import TensorSource
 from auras_ros.models.llama import LlamaConfig
-from auras_ros.models.qwen_vision import THETA, QwenVisionConfig
+from auras_ros.models.qwen_vision import THETA, QwenVisionConfig, in_pair_order
 from auras_ros.models.qwen_vl import QwenVl, QwenVlConfig
 
 PARTS = (
@@ -119,6 +119,8 @@ def _first(read: ConfigReader, key: str, other: str, default: int) -> int:
 
 
 def _source_of(name: str, vision: QwenVisionConfig) -> TensorSource:
+    if ".attn.qkv." in name:
+        return TensorSource((name,), lambda tensor: in_pair_order(tensor, vision.heads))
     if name != "vision.patch_embed.proj.weight":
         return TensorSource((name,))
 

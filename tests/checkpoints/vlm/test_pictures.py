@@ -78,7 +78,7 @@ def test_qwen_patches(size: tuple[int, int]) -> None:
     assert made.text.count("<|image_pad|>") == made.tokens == made.grid[0] * made.grid[1] // 4
 
 
-def test_the_digest_names_the_pixels() -> None:
+def test_the_digest_names_the_image() -> None:
     made: list[PreparedImage] = [
         processor("cogagent")(each) for each in (image(40, 40), image(40, 40), image(40, 40, 1))
     ]

@@ -1,0 +1,237 @@
+"""Several engines with the same weights, each in a process of its own on its share of the cores, as one.
+
+A small model's forward takes hardly longer than the interpreter's work for it, and one interpreter does one thing at a
+time: two processes on a core each answer more than one process on both (docs/engine.md). Each has weights, blocks and
+caches of its own. A request goes to the replica that has the fewest. One that ends, or says nothing for ten seconds, is
+lost with its requests, which fail; the others go on.
+"""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+
+from auras_ros.checkpoints.vlm.open import VlmCheckpoint, open_vlm
+from auras_ros.engine.options import EngineOptions
+from auras_ros.engine.replica_link import Event, Piece, Ready, ReplicaOptions, Taken, send
+from auras_ros.engine.replica_process import run_replica
+from auras_ros.engine.reply import Listener
+from auras_ros.engine.request import Answer, Delta, EngineClosedError, FinishReason, RequestUsage, Timings, VlmRequest
+from auras_ros.engine.stats import EngineSnapshot, EngineStats, joined
+
+LOOK_S = 1.0
+SILENT = 10  # looks; a process that was stopped together with this one is silent for one
+
+
+class ReplicaError(RuntimeError):
+    """A replica's process has ended, or does not answer."""
+
+
+class Replicas:
+    """What serves requests like an `Engine`."""
+
+    def __init__(self, checkpoint: VlmCheckpoint, options: EngineOptions, replicas: Sequence[Replica]) -> None:
+        self.checkpoint, self.options, self._replicas = checkpoint, options, replicas
+        self.dtype, self.length = replicas[0].ready.dtype, replicas[0].ready.length
+
+    @classmethod
+    def start(cls, folder: Path, dtype: str, options: EngineOptions, shares: Sequence[tuple[int, ...]]) -> Replicas:
+        """shares: each replica's cores. Raises what `open_vlm` and `make_engine` raise, or ReplicaError."""
+        checkpoint = open_vlm(folder, dtype, weights=False)
+        replicas = [
+            Replica(f"replica {number}", ReplicaOptions(folder, dtype, options, cores))
+            for number, cores in enumerate(shares)
+        ]
+        try:
+            for each in replicas:
+                each.wait()
+        except BaseException:
+            for each in replicas:
+                each.close()
+            raise
+        return cls(checkpoint, options, replicas)
+
+    @property
+    def capacity(self) -> int:
+        return len(self._replicas) * (self.options.running + self.options.waiting)
+
+    @property
+    def open(self) -> int:
+        return sum(each.open for each in self._replicas)
+
+    @property
+    def failure(self) -> str:
+        """Why there is no replica left; empty while there is one."""
+        return "" if any(not each.failure for each in self._replicas) else self._replicas[0].failure
+
+    def snapshot(self) -> EngineSnapshot:
+        return joined([each.snapshot() for each in self._replicas])
+
+    def submit(self, request: VlmRequest, listener: Listener) -> ReplicaReply:
+        """As `Engine.submit`; the listener is called in a thread of the replica's."""
+        living = [each for each in self._replicas if not each.failure]
+        if not living:
+            raise EngineClosedError(f"the engine failed: {self.failure}")
+        return min(living, key=lambda each: each.open).submit(request, listener)
+
+    def close(self) -> None:
+        """Every request ends as cancelled."""
+        for each in self._replicas:
+            each.close()
+
+
+class ReplicaReply:
+    """The answer to one request, as the replica sends it."""
+
+    def __init__(self, listener: Listener, cancel: Callable[[], None]) -> None:
+        self.cancel = cancel
+        self.taken: Future[None] = Future()
+        self._answer: Future[Answer] = Future()
+        self._listener = listener
+
+    def result(self, timeout_s: float | None = None) -> Answer:
+        """The whole answer. Raises TimeoutError."""
+        return self._answer.result(timeout_s)
+
+    # In the replica's thread.
+
+    def take(self, refused: Exception | None) -> None:
+        """Nothing new if a piece has come already."""
+        if self.taken.done():
+            return
+        if refused is None:
+            self.taken.set_result(None)
+        else:
+            self.taken.set_exception(refused)
+
+    def push(self, delta: Delta) -> None:
+        self.take(None)
+        if delta.answer is not None:
+            self._answer.set_result(delta.answer)
+        self._listener(delta)
+
+    def lose(self, why: str, finish: FinishReason) -> None:
+        """The replica is no more there."""
+        if self.taken.done():
+            self.push(Delta("", (), finish, why, Answer("", (), finish, why, RequestUsage(0, 0, 0, Timings()))))
+        else:
+            self.take(EngineClosedError(why))
+
+
+class Replica:
+    """One process, and the two threads that write to it and read from it."""
+
+    def __init__(self, name: str, options: ReplicaOptions) -> None:
+        """Starts it; `wait` says when it is ready."""
+        context = multiprocessing.get_context("spawn")  # not fork: torch's threads would be missing in the copy
+        self._link, theirs = context.Pipe()
+        self._process = context.Process(target=run_replica, args=(theirs, options), name=name, daemon=True)
+        self._process.start()
+        theirs.close()
+        self.name, self.failure = name, ""
+        self._replies: dict[int, ReplicaReply] = {}
+        self._numbers, self._lock = itertools.count(), threading.Lock()
+        self._out: queue.SimpleQueue[tuple[int, VlmRequest | None] | None] = queue.SimpleQueue()
+        self._snapshot = EngineSnapshot(EngineStats())
+        self._ready: Future[Ready] = Future()
+        self._threads = [
+            threading.Thread(target=each, name=f"{name} {verb}", daemon=True)
+            for verb, each in (("reads", self._read), ("writes", self._write))
+        ]
+        for each in self._threads:
+            each.start()
+
+    @property
+    def ready(self) -> Ready:
+        return self._ready.result()
+
+    def wait(self) -> None:
+        """Until its engine runs. Raises what kept it from that."""
+        self._ready.result()
+
+    @property
+    def open(self) -> int:
+        return len(self._replies)
+
+    def snapshot(self) -> EngineSnapshot:
+        """As it said last, and how many requests it has not answered."""
+        return replace(self._snapshot, open=self.open, failure=self.failure)
+
+    def submit(self, request: VlmRequest, listener: Listener) -> ReplicaReply:
+        """Returns when it is taken; raises why it is not."""
+        number = next(self._numbers)
+        reply = ReplicaReply(listener, lambda: self._out.put((number, None)))
+        with self._lock:
+            if self.failure:
+                raise EngineClosedError(self.failure)
+            self._replies[number] = reply
+        self._out.put((number, request))
+        reply.taken.result()
+        return reply
+
+    def close(self) -> None:
+        """Its requests end as cancelled. A second call does nothing."""
+        self._lose("the engine is closed", "cancelled")
+
+    def _write(self) -> None:
+        try:
+            while (item := self._out.get()) is not None:
+                send(self._link, *item)
+        except OSError as error:
+            self._lose(f"{self.name}: {error}", "error")
+
+    def _read(self) -> None:
+        silent = 0
+        try:
+            while silent < SILENT:
+                if not self._link.poll(LOOK_S):
+                    silent += self._ready.done()  # to open a model takes as long as it takes
+                    continue
+                silent = 0
+                for event in self._link.recv():
+                    self._take(event)
+            why = f"it has said nothing for {SILENT * LOOK_S:g} s"
+        except (EOFError, OSError):
+            why = "its process has ended"
+        self._lose(f"{self.name}: {why}", "error")
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, EngineSnapshot):
+            self._snapshot = event
+            if event.failure:
+                self._lose(f"{self.name}: {event.failure}", "error")
+        elif isinstance(event, Ready):
+            self._ready.set_result(event)
+        elif isinstance(event, Taken):
+            if (reply := self._reply(event.number, last=event.refused is not None)) is not None:
+                reply.take(event.refused)
+        elif isinstance(event, Piece):
+            if (reply := self._reply(event.number, last=event.finish is not None)) is not None:
+                reply.push(event.delta)
+        else:
+            self._ready.set_exception(event)
+
+    def _reply(self, number: int, last: bool) -> ReplicaReply | None:
+        """None: it has ended, and this is late. last: nothing follows for it."""
+        with self._lock:
+            return self._replies.pop(number, None) if last else self._replies.get(number)
+
+    def _lose(self, why: str, finish: FinishReason) -> None:
+        """It is used no more. The first reason counts."""
+        with self._lock:
+            if self.failure:
+                return
+            self.failure = why
+            replies, self._replies = self._replies, {}
+        self._process.kill()
+        self._out.put(None)
+        if not self._ready.done():
+            self._ready.set_exception(ReplicaError(why))
+        for each in replies.values():
+            each.lose(why, finish)
