@@ -380,7 +380,7 @@ def test_the_summary_has_the_worst_model_and_transformers_of_the_tiny_ones() -> 
             "transformers one by one": [window(3.0, 0.02)],
         }
         if tiny:
-            sides["transformers batches of 4, a process a core"] = [window(1.5, 0.02)]
+            sides["transformers batches of 4, one process per core"] = [window(1.5, 0.02)]
         measured.windows |= {CLOSED: sides, POISSON: sides}
         found.append((measured, tiny))
     assert summary(found) == pytest.approx(
@@ -390,7 +390,7 @@ def test_the_summary_has_the_worst_model_and_transformers_of_the_tiny_ones() -> 
             "tbt_p99_over_vllm": 1.0,
             "throughput_over_vllm_tiny_qwen": 2.0,
             "throughput_over_transformers_tiny_qwen": 3.0,
-            "throughput_over_transformers_a_process_a_core_tiny_qwen": 1.5,
+            "throughput_over_transformers_one_process_per_core_tiny_qwen": 1.5,
             "tbt_p99_over_vllm_tiny_qwen": 0.5,
             "throughput_over_vllm_qwen_0_5b": 1.0,
             "throughput_over_transformers_qwen_0_5b": 1.5,
@@ -468,8 +468,8 @@ def test_the_sides_differ_in_nothing_but_their_program(tmp_path: Path, monkeypat
         "transformers batches of 8",
         "vllm eager",
         "vllm compiled",
-        "transformers batches of 2, a process a core",
-        "vllm compiled, a process a core",
+        "transformers batches of 2, one process per core",
+        "vllm compiled, one process per core",
         "auras in turn",
         "auras side by side",
         "auras replicas",

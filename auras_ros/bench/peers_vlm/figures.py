@@ -27,7 +27,7 @@ OVER_VLLM, OVER_TRANSFORMERS, TBT_OVER_VLLM = (
     "throughput_over_vllm", "throughput_over_transformers", "tbt_p99_over_vllm",
 )  # fmt: skip
 
-PER_CORE = "a_process_a_core"
+PER_CORE = "one_process_per_core"
 
 
 def rows(measured: ModelWindows, sides: Sequence[str], versions: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -48,20 +48,20 @@ def draw(report: Report, path: Path) -> None:
     if not groups:
         raise ValueError("nothing was measured: no picture")
     models = list(dict.fromkeys(model for model, _ in groups))
-    with canvas(path, (5.0 * len(models), 6.0)) as figure:
+    with canvas(path, (5.5 * len(models), 7.0)) as figure:
         figure.suptitle("the same random weights and requests, over HTTP, float32", fontsize=10)
         panels = figure.subplots(2, len(models), squeeze=False)
         for (model, load), rows in groups.items():
             axes = panels[(CLOSED, POISSON).index(load)][models.index(model)]
-            names = [row["side"] for row in rows]
+            names = [row["side"].replace(", ", "\n") for row in rows]
             colours = [COLOURS_OF.get(library(row["side"]), GREEN) for row in rows]
             if load == CLOSED:
                 bars = whiskers(rows, "requests_per_s", "requests_per_s_low", "requests_per_s_high")
                 axes.barh(names, [row["requests_per_s"] for row in rows], color=colours, xerr=bars)
-                axes.set_title(f"{model}: requests per second, closed loop")
+                axes.set_title(f"{model}\nrequests/s, closed loop of eight")
             else:
                 axes.barh(names, [row["tbt_p99_ms"] for row in rows], color=colours)
                 axes.plot([row["tbt_p50_ms"] for row in rows], names, "k|", markersize=14)
-                axes.set_title(f"{model}: ms between tokens, p99 (line: p50), Poisson {rows[0]['rate_hz']:.3g}/s")
+                axes.set_title(f"{model}\nms between tokens, p99 (line: p50), {rows[0]['rate_hz']:.3g} requests/s")
             axes.invert_yaxis()
             tidy(axes, grid="x")

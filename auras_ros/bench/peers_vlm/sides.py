@@ -27,7 +27,7 @@ OUR_OPTIONS = (
     " --image-cache-mib 0"
 ).split()
 IN_TURN, SIDE_BY_SIDE, REPLICAS = f"{OURS} in turn", f"{OURS} side by side", f"{OURS} replicas"
-EACH_CORE = ", a process a core"  # beyond what the comparison promises: a peer as several servers
+EACH_CORE = ", one process per core"  # beyond what the comparison promises: a peer as several servers
 VLLM_FORMS = {"eager": ["--enforce-eager"], "compiled": list[str]()}
 VLLM_OPTIONS = (
     f"--host 127.0.0.1 --dtype float32 --max-num-seqs {AT_ONCE} --max-model-len {LENGTH} --no-enable-prefix-caching"
