@@ -4,6 +4,7 @@ promise was broken."""
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from auras_ros.live.soak.not_drawn import NOT_DRAWN
 
 OWN: dict[str, dict[str, Any]] = {  # options of one target alone, with their defaults
     "loop": {"minutes": 20.0, "only": "", "presses": 0, "load": 0},
-    "vlm": {"requests": 2000, "model": "pusht-vlm", "kv_mib": 1},
+    "vlm": {"requests": 2000, "model": "pusht-vlm", "kv_mib": 1, "replicas": 1},
 }
 EXAMPLE = """
 examples
@@ -72,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--kv-mib", type=int, metavar="N", help="of --target vlm: the server's blocks; few, so that they run out (1)"
     )
+    parser.add_argument("--replicas", type=int, metavar="N", help="of --target vlm: 1 or 2, of the server's engine (1)")
     parser.add_argument("--log", type=Path, default=Path("out/soak.log"), help="log of the processes (out/soak.log)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report here")
     return parser
@@ -109,6 +111,8 @@ def _loop(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
 def _vlm(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if not 1 <= options.requests <= 1_000_000:
         parser.error(f"--requests: must be 1 to 1000000, got {options.requests}")
+    if options.replicas not in (1, 2):
+        parser.error(f"--replicas: must be 1 or 2, got {options.replicas}")
     from auras_ros.live.soak_vlm.mix import VlmSoakSettings
     from auras_ros.live.soak_vlm.run import soak_vlm
     from auras_ros.live.soak_vlm.summary import vlm_report, vlm_table
@@ -122,7 +126,9 @@ def _vlm(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         options.requests, options.seed, overload_s=overload_s, grammar=find_spec("llguidance") is not None
     )
     with stop_signals() as stopping, Progress(quiet_s=5.0) as progress:
-        result = soak_vlm(model, options.kv_mib, settings, options.log, progress.say, lambda: bool(stopping))
+        result = soak_vlm(
+            model, options.kv_mib, options.replicas, settings, options.log, progress.say, partial(bool, stopping)
+        )
     made = vlm_report(result, interrupted=bool(stopping))
     print(f"\n{vlm_table(made)}\nlog: {options.log}", flush=True)
     if options.json:

@@ -36,7 +36,9 @@ class ActiveRequest:
         self.embedded: Tensor | None = None  # of all images, one after another
         self.places = torch.empty(0)
         self.following = 0  # place of the answer's first token
-        self.random = random.Random(request.seed)
+        self.random = random.Random(
+            None if request.seed is None else str(request.seed)
+        )  # -1 and 1 are one number to it
         self.seen: Tensor | None = None  # bool [vocabulary], for the repetition penalty
         self.busy = False  # in a forward
         self.timings = Timings()

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from bisect import insort
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future, wait
 from dataclasses import replace
 
 from auras_ros.checkpoints.vlm.open import VlmCheckpoint
 from auras_ros.clock import MonotonicClock, SchedulerClock
 from auras_ros.engine.active import ActiveRequest
+from auras_ros.engine.allocation import BlockAllocation
 from auras_ros.engine.choose import NoTokenError
 from auras_ros.engine.grammar import Grammars
 from auras_ros.engine.images import ImageCache
@@ -30,7 +30,14 @@ from auras_ros.engine.request import (
     VlmRequest,
     check_prompt,
 )
-from auras_ros.engine.scheduler import Dispatch, EngineState, InterleavedScheduler, Stage, StageScheduler
+from auras_ros.engine.scheduler import (
+    Dispatch,
+    EngineState,
+    InterleavedScheduler,
+    Stage,
+    StageQueues,
+    StageScheduler,
+)
 from auras_ros.engine.stats import EngineSnapshot, EngineStats
 from auras_ros.engine.tables import BlockTables
 from auras_ros.engine.workers import Outcome, StageWorker
@@ -63,7 +70,10 @@ class Engine:
         self._tables = BlockTables(cache, options.prefix_cache)
         self._images = ImageCache(options.image_cache_mib << 20)
         self._intake = Intake(self.capacity)
-        self._state = EngineState(self._tables.remaining, self._fits)
+        self.stats = EngineStats()
+        self._queues = StageQueues()
+        self._blocks = BlockAllocation(self._tables, self._queues, self.stats)
+        self._state = EngineState(self._tables.remaining, self._blocks.fits, self._queues)
         self._running: list[tuple[Future[Outcome], Dispatch, int]] = []
         self._under_way: set[tuple[Stage, int]] = set()
         vocabulary = checkpoint.model.language.vocabulary
@@ -72,7 +82,6 @@ class Engine:
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
         self.failure = ""
-        self.stats = EngineStats()
 
     # Called from any thread.
 
@@ -102,7 +111,7 @@ class Engine:
     @property
     def running(self) -> int:
         """Requests in one of the stages."""
-        return sum(len(queue) for queue in self._state.queues.values())
+        return sum(len(queue) for queue in self._queues.values())
 
     @property
     def waiting(self) -> int:
@@ -205,7 +214,7 @@ class Engine:
         """Ends what is cancelled or too late, and starts what waits while there is room."""
         now_ns, changed = self._clock.now_ns(), 0
         over = self._intake.take_if(lambda each: each.over(now_ns) is not None)
-        for each in [*over, *(each for each in self._everyone() if not each.busy)]:
+        for each in [*over, *(each for each in self._queues.everyone() if not each.busy)]:
             if (reason := each.over(now_ns)) is not None:
                 self._end(each, reason)
                 changed += 1
@@ -215,13 +224,13 @@ class Engine:
                 if (image := self._images.get(digest)) is not None:
                     active.see(digest, image)
                     self.stats.image_hits += 1
-            self._move(active, "vision" if active.unseen() else "prefill")
+            self._queues.move(active, "vision" if active.unseen() else "prefill")
             changed += 1
         return changed
 
     def _dispatch(self, dispatch: Dispatch) -> None:
         if dispatch.stage != "vision":
-            dispatch = self._with_blocks(dispatch)
+            dispatch = self._blocks.allocate(dispatch)
             if not dispatch.requests:
                 return
         for each in dispatch.requests:
@@ -240,43 +249,6 @@ class Engine:
         self._under_way.discard((stage, begun_ns))
         self._intake.wake()
 
-    # Blocks.
-
-    def _fits(self, requests: Sequence[ActiveRequest], counts: Sequence[int]) -> bool:
-        """Whether there are blocks for this prefill, and one for each request that decodes. One alone, where nothing
-        decodes, fits always: those who wait give back theirs."""
-        needed = sum(self._tables.lacking(each, count) for each, count in zip(requests, counts, strict=True))
-        decoding = len(self._state.queues["decode"])
-        alone = len(requests) == 1 and not decoding and not any(each.busy for each in self._everyone())
-        return alone or needed + decoding <= self._tables.free
-
-    def _with_blocks(self, dispatch: Dispatch) -> Dispatch:
-        """The dispatch without those requests for which there are no blocks."""
-        pairs = list(zip(dispatch.requests, dispatch.counts, strict=True))
-        if dispatch.stage == "prefill":
-            for each, _ in pairs:
-                if not each.table:
-                    self._tables.share(each)
-        preempted, kept = {each: each.preempted for each, _ in pairs}, []
-        for each, count in sorted(pairs, key=lambda pair: pair[0].order):
-            if each.preempted == preempted[each] and self._grow(each, count):
-                kept.append((each, count))
-        return replace(dispatch, requests=tuple(each for each, _ in kept), counts=tuple(count for _, count in kept))
-
-    def _grow(self, active: ActiveRequest, count: int) -> bool:
-        """Blocks for so many more tokens. While there are too few, the youngest gives back its own; False if that is
-        this request itself."""
-        while not self._tables.grow(active, count):
-            owners = [each for each in self._everyone() if each.table and not each.busy]
-            victim = max([*owners, active], key=lambda each: each.order)
-            self._tables.give_back(victim)
-            victim.preempted += 1
-            self.stats.preemptions += 1
-            self._move(victim, "prefill")
-            if victim is active:
-                return False
-        return True
-
     # Outcomes.
 
     def _seen(self, dispatch: Dispatch, image: Outcome) -> None:
@@ -284,10 +256,10 @@ class Engine:
         digest = dispatch.requests[0].request.prompt.images[dispatch.image].digest
         self._images.put(digest, image)
         self.stats.images += 1
-        for each in list(self._state.queues["vision"]):
+        for each in list(self._queues["vision"]):
             each.see(digest, image)
             if not each.unseen():
-                self._move(each, "prefill")
+                self._queues.move(each, "prefill")
 
     def _stored(self, dispatch: Dispatch, tokens: Outcome) -> None:
         """Keys and values of a prefill or decode are there, and the next token of each request that is through."""
@@ -301,7 +273,7 @@ class Engine:
                 each.ids.append(token.id)
             self._tables.stored(each, count)
             if through:
-                self._move(each, "decode")
+                self._queues.move(each, "decode")
                 self._answer(each, token)
 
     def _answer(self, active: ActiveRequest, token: AnswerToken) -> None:
@@ -329,7 +301,7 @@ class Engine:
 
     def _end(self, active: ActiveRequest, reason: FinishReason, detail: str = "", forget: bool = False) -> None:
         """The answer is over. forget: its blocks may hold numbers that are not finite."""
-        self._move(active, None)
+        self._queues.move(active, None)
         self._tables.give_back(active, forget)
         active.timings.ended_ns = self._clock.now_ns()
         self.stats.ended[reason] += 1
@@ -344,24 +316,13 @@ class Engine:
         """Ends every request, when what runs has finished."""
         wait([future for future, _, _ in self._running])
         self._running.clear()
-        for each in [*self._everyone(), *self._intake.take_if(lambda _: True)]:
+        for each in [*self._queues.everyone(), *self._intake.take_if(lambda _: True)]:
             self._end(each, reason, detail)
-
-    def _everyone(self) -> list[ActiveRequest]:
-        return [each for queue in self._state.queues.values() for each in queue]
-
-    def _move(self, active: ActiveRequest, stage: Stage | None) -> None:
-        """To the queue of this stage, in its order, and out of any other."""
-        for name, queue in self._state.queues.items():
-            if active in queue:
-                if name == stage:
-                    return
-                queue.remove(active)
-        if stage is not None:
-            insort(self._state.queues[stage], active, key=lambda each: each.order)
 
     def _until_deadline_s(self) -> float | None:
         """Time to the next deadline of those that could end now; None without one."""
-        own = [each.deadline_ns for each in self._everyone() if not each.busy] + [self._intake.next_deadline_ns()]
+        own = [each.deadline_ns for each in self._queues.everyone() if not each.busy] + [
+            self._intake.next_deadline_ns()
+        ]
         deadlines = [each for each in own if each is not None]
         return max(min(deadlines) - self._clock.now_ns(), 0) / 1e9 if deadlines else None

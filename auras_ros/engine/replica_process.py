@@ -11,6 +11,7 @@ import os
 import pickle
 import signal
 import threading
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
 from auras_ros.checkpoints.vlm.open import open_vlm
@@ -46,7 +47,7 @@ class ReplicaProcess:
     def __init__(self, engine: Engine, link: Connection) -> None:
         self._engine, self._link = engine, link
         self._sending = threading.Lock()
-        self._made = list[Event]()
+        self._made = list[Piece]()
         self._replies: dict[int, Reply] = {}
 
     def run(self, ready: Ready) -> None:
@@ -80,13 +81,13 @@ class ReplicaProcess:
         if not self._made:
             return
         made, self._made = self._made, []
-        ended = [each.number for each in made if isinstance(each, Piece) and each.finish is not None]
+        ended = [each.number for each in made if each.finish is not None]
         for number in ended:
             self._replies.pop(number, None)
         with contextlib.suppress(OSError):  # the parent is gone: the main thread sees that too
             self._send([*made, self._engine.snapshot()] if ended else made)
 
-    def _send(self, events: list[Event]) -> None:
+    def _send(self, events: Sequence[Event]) -> None:
         with self._sending:
             self._link.send(events)
 

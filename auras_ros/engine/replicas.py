@@ -9,11 +9,13 @@ lost with its requests, which fail; the others go on.
 from __future__ import annotations
 
 import itertools
+import logging
 import multiprocessing
 import queue
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +27,8 @@ from auras_ros.engine.reply import Listener
 from auras_ros.engine.request import Answer, Delta, EngineClosedError, FinishReason, RequestUsage, Timings, VlmRequest
 from auras_ros.engine.stats import EngineSnapshot, EngineStats, joined
 
+LOGGER = logging.getLogger(__name__)
+CLOSED = "the engine is closed"
 LOOK_S = 1.0
 SILENT = 10  # looks; a process that was stopped together with this one is silent for one
 
@@ -38,23 +42,21 @@ class Replicas:
 
     def __init__(self, checkpoint: VlmCheckpoint, options: EngineOptions, replicas: Sequence[Replica]) -> None:
         self.checkpoint, self.options, self._replicas = checkpoint, options, replicas
-        self.dtype, self.length = replicas[0].ready.dtype, replicas[0].ready.length
+        ready = replicas[0].ready()
+        self.dtype, self.length = ready.dtype, ready.length
 
     @classmethod
     def start(cls, folder: Path, dtype: str, options: EngineOptions, shares: Sequence[tuple[int, ...]]) -> Replicas:
         """shares: each replica's cores. Raises what `open_vlm` and `make_engine` raise, or ReplicaError."""
         checkpoint = open_vlm(folder, dtype, weights=False)
-        replicas = [
-            Replica(f"replica {number}", ReplicaOptions(folder, dtype, options, cores))
-            for number, cores in enumerate(shares)
-        ]
-        try:
+        with ExitStack() as failing:
+            replicas = list[Replica]()
+            for number, cores in enumerate(shares):
+                replicas.append(Replica(f"replica {number}", ReplicaOptions(folder, dtype, options, cores)))
+                failing.callback(replicas[-1].close)
             for each in replicas:
-                each.wait()
-        except BaseException:
-            for each in replicas:
-                each.close()
-            raise
+                each.ready()
+            failing.pop_all()
         return cls(checkpoint, options, replicas)
 
     @property
@@ -111,10 +113,15 @@ class ReplicaReply:
             self.taken.set_exception(refused)
 
     def push(self, delta: Delta) -> None:
+        """As in `Reply`, a listener that raises cancels its request."""
         self.take(None)
         if delta.answer is not None:
             self._answer.set_result(delta.answer)
-        self._listener(delta)
+        try:
+            self._listener(delta)
+        except Exception:
+            LOGGER.exception("the listener of an answer failed; its request is cancelled")
+            self.cancel()
 
     def lose(self, why: str, finish: FinishReason) -> None:
         """The replica is no more there."""
@@ -128,7 +135,7 @@ class Replica:
     """One process, and the two threads that write to it and read from it."""
 
     def __init__(self, name: str, options: ReplicaOptions) -> None:
-        """Starts it; `wait` says when it is ready."""
+        """Starts it; `ready` says when it is."""
         context = multiprocessing.get_context("spawn")  # not fork: torch's threads would be missing in the copy
         self._link, theirs = context.Pipe()
         self._process = context.Process(target=run_replica, args=(theirs, options), name=name, daemon=True)
@@ -140,28 +147,22 @@ class Replica:
         self._out: queue.SimpleQueue[tuple[int, VlmRequest | None] | None] = queue.SimpleQueue()
         self._snapshot = EngineSnapshot(EngineStats())
         self._ready: Future[Ready] = Future()
-        self._threads = [
-            threading.Thread(target=each, name=f"{name} {verb}", daemon=True)
-            for verb, each in (("reads", self._read), ("writes", self._write))
-        ]
-        for each in self._threads:
-            each.start()
+        for each, verb in ((self._read, "reads"), (self._write, "writes")):
+            threading.Thread(target=each, name=f"{name} {verb}", daemon=True).start()
 
-    @property
     def ready(self) -> Ready:
+        """Waits until its engine runs. Raises what kept it from that."""
         return self._ready.result()
-
-    def wait(self) -> None:
-        """Until its engine runs. Raises what kept it from that."""
-        self._ready.result()
 
     @property
     def open(self) -> int:
         return len(self._replies)
 
     def snapshot(self) -> EngineSnapshot:
-        """As it said last, and how many requests it has not answered."""
-        return replace(self._snapshot, open=self.open, failure=self.failure)
+        """As it said last, and how many requests it has not answered. What it had counted stays when it is lost."""
+        if self.failure:
+            return EngineSnapshot(self._snapshot.stats, failure=self.failure)
+        return replace(self._snapshot, open=self.open)
 
     def submit(self, request: VlmRequest, listener: Listener) -> ReplicaReply:
         """Returns when it is taken; raises why it is not."""
@@ -177,7 +178,7 @@ class Replica:
 
     def close(self) -> None:
         """Its requests end as cancelled. A second call does nothing."""
-        self._lose("the engine is closed", "cancelled")
+        self._lose(CLOSED, "cancelled")
 
     def _write(self) -> None:
         try:
@@ -229,9 +230,12 @@ class Replica:
                 return
             self.failure = why
             replies, self._replies = self._replies, {}
+        if finish == "error":
+            LOGGER.error("%s is lost, with %d requests", why, len(replies))
         self._process.kill()
         self._out.put(None)
         if not self._ready.done():
             self._ready.set_exception(ReplicaError(why))
         for each in replies.values():
+            self._snapshot.stats.ended[finish] += each.taken.done()
             each.lose(why, finish)

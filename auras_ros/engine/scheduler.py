@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -12,11 +13,30 @@ Stage = Literal["vision", "prefill", "decode"]
 STAGES: tuple[Stage, ...] = ("vision", "prefill", "decode")
 
 
+class StageQueues(dict[Stage, list[ActiveRequest]]):
+    """The requests of each stage, in their order."""
+
+    def __init__(self) -> None:
+        super().__init__({stage: [] for stage in STAGES})
+
+    def everyone(self) -> list[ActiveRequest]:
+        return [each for queue in self.values() for each in queue]
+
+    def move(self, active: ActiveRequest, stage: Stage | None) -> None:
+        """To this stage, and out of any other."""
+        for name, queue in self.items():
+            if active in queue:
+                if name == stage:
+                    return
+                queue.remove(active)
+        if stage is not None:
+            insort(self[stage], active, key=lambda each: each.order)
+
+
 @dataclass(frozen=True)
 class Dispatch:
-    """One forward of a stage. counts: how many tokens of each request, except of
-    vision. image: of vision, which one of the
-    request's."""
+    """One forward of a stage. counts: how many tokens of each request, except of vision. image: of vision, which one of
+    the request's."""
 
     stage: Stage
     requests: tuple[ActiveRequest, ...]
@@ -26,13 +46,13 @@ class Dispatch:
 
 @dataclass
 class EngineState:
-    """The requests of each stage, in their order, and which stages have nothing running. remaining: tokens that a
-    prefill has yet to compute. fits: whether there are blocks for a prefill of these requests, so many tokens of each.
-    last: the stage of the last dispatch."""
+    """The requests of each stage, and which stages have nothing running. remaining: tokens that a prefill has yet to
+    compute. fits: whether there are blocks for a prefill of these requests, so many tokens of each. last: the stage of
+    the last dispatch."""
 
     remaining: Callable[[ActiveRequest], int]
     fits: Callable[[Sequence[ActiveRequest], Sequence[int]], bool]
-    queues: dict[Stage, list[ActiveRequest]] = field(default_factory=lambda: {stage: [] for stage in STAGES})
+    queues: StageQueues = field(default_factory=StageQueues)
     idle: set[Stage] = field(default_factory=lambda: set(STAGES))
     last: Stage | None = None
 

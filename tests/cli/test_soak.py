@@ -50,6 +50,7 @@ LIMIT_S = 240.0
         (["--requests", "3"], "--requests: only with --target vlm"),
         (["--kv-mib", "3"], "--kv-mib: only with --target vlm"),
         (["--target", "vlm", "--requests", "0"], "--requests: must be 1 to"),
+        (["--target", "vlm", "--replicas", "3"], "--replicas: must be 1 or 2, got 3"),
         (["--target", "robot"], "'loop', 'vlm'"),
     ],
 )
@@ -272,14 +273,16 @@ VLM_PACE = re.compile(r"(late|refused late|not offered): ")
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("replicas", [1, 2])
 def test_two_hundred_requests_of_a_server_break_no_promise(
-    begin: Callable[..., subprocess.Popen[str]], tmp_path: Path
+    begin: Callable[..., subprocess.Popen[str]], tmp_path: Path, replicas: int
 ) -> None:
-    """The shipped model behind `auras serve`, with so few blocks that requests give theirs back."""
+    """The shipped model behind `auras serve`, with so few blocks that requests of one engine give theirs back."""
     for library in ("fastapi", "uvicorn", "transformers", "llguidance"):
         pytest.importorskip(library)
     path = tmp_path / "soak.json"
-    process = begin("--target", "vlm", "--requests", "200", "--seed", "1", "--json", str(path))
+    words = ("--requests", "200", "--seed", "1", "--replicas", str(replicas), "--json", str(path))
+    process = begin("--target", "vlm", *words)
     output, _ = process.communicate(timeout=LIMIT_S)
     found = json.loads(path.read_text())
     assert [text for text in found["violations"] if not VLM_PACE.match(text)] == [], output
@@ -287,7 +290,8 @@ def test_two_hundred_requests_of_a_server_break_no_promise(
     summary = found["summary"]
     assert summary["requests"] == 200 + summary["known"]
     assert summary["known_answers"] > summary["known"] / 2
-    assert min(summary["preemptions"], summary["cached_tokens"], summary["refused_full"]) > 0
+    assert min(summary["cached_tokens"], summary["refused_full"]) > 0
+    assert summary["preemptions"] > 0 or replicas > 1
     kinds = {row["kind"]: row["n"] for row in found["rows"]}
     assert {"whole", "streamed", "deadline", "hostile", "left the stream", "left while prepared"} < set(kinds)
     assert min(kinds["ten times: refused"], kinds["ten times: admitted"]) > 0

@@ -77,7 +77,7 @@ def reach(engine: Engine, state: str) -> Reply:
     queues = engine._state.queues
     while True:
         engine.step()
-        mine = next((each for each in engine._everyone() if each.reply is reply), None)
+        mine = next((each for each in engine._queues.everyone() if each.reply is reply), None)
         assert mine is not None, f"{state} was never reached"
         vision, unseen = mine in queues["vision"], len(mine.unseen())
         if {

@@ -156,7 +156,7 @@ def test_max_tokens_and_length_are_kept(engine: Engine, folder: Written, prompt:
 
 
 def test_a_seed_gives_its_answer_alone_and_in_a_batch(engine: Engine, prompt: VlmPrompt) -> None:
-    requests = [asked(prompt, sampling=WARM, seed=seed) for seed in (0, 1, 2, 2**70, -5)]
+    requests = [asked(prompt, sampling=WARM, seed=seed) for seed in (0, 1, 2, -1, 2**70, -5)]
     together = [answer.ids for answer in answers(engine, requests)]
     assert [answers(engine, [request])[0].ids for request in requests] == together
     assert len({tuple(ids) for ids in together}) == len(requests)

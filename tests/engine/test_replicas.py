@@ -138,6 +138,8 @@ def test_a_process_that_ends_takes_its_own_requests_alone(folder: Path) -> None:
         failed = doomed.result(LONG_S)
         assert (failed.finish, failed.detail) == ("error", "replica 0: its process has ended")
         assert heard[-1].finish == "error"
+        lost = first.snapshot()
+        assert (lost.open, lost.running, lost.blocks_in_use, lost.stats.ended["error"]) == (0, 0, 0.0, 1)
         assert other.result(LONG_S).finish == "length"
         assert (replicas.failure, replicas.open) == ("", 0)
         after = [replicas.submit(asked(replicas, "up", 4), ignored) for _ in range(3)]
@@ -189,6 +191,15 @@ def test_an_engine_that_fails_is_lost_with_its_reason(folder: Path, monkeypatch:
         assert "TypeError" in answer.detail
         until(lambda: bool(replicas._replicas[0].failure))
         assert not replicas.failure
+
+
+def test_a_listener_that_fails_cancels_its_request_alone(shared: Replicas) -> None:
+    def fails(_: Delta) -> None:
+        raise KeyError("gone")
+
+    reply = shared.submit(endless(shared), fails)
+    assert reply.result(LONG_S).finish == "cancelled"
+    assert shared.submit(asked(shared, "left", 4), ignored).result(LONG_S).finish == "length"
 
 
 def test_what_keeps_it_from_starting_is_raised(folder: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib import metadata
+from importlib.util import find_spec
 
 from auras_ros import __version__, resources
 from auras_ros.cli.command import command_parser
@@ -27,6 +28,13 @@ COLUMN = 18  # column of the findings
 PINNED_CYCLONEDDS = "11.0.1"
 # Debian's package for each library that cv2 needs and its wheel does not contain.
 PACKAGE_OF = {"libGL.so.1": "libgl1", "libglib-2.0.so.0": "libglib2.0-0", "libgthread-2.0.so.0": "libglib2.0-0"}
+# Modules of each extra that vision-language models use.
+VLM_EXTRAS = {
+    "vlm": ("tokenizers", "PIL", "jinja2"),
+    "grammar": ("llguidance",),
+    "serve": ("fastapi", "uvicorn", "uvloop", "httptools"),
+}
+INCLUDED_VLM = "pusht-vlm"
 EXAMPLE = """
 example
   auras doctor               a table; exit status 1 if the runtime cannot start
@@ -164,8 +172,26 @@ def checkpoints() -> Finding:
     return ok("checkpoints", "; ".join(loaded))
 
 
+def vision_language() -> Finding:
+    """Whether vision-language models can be opened, asked for answers of a form, and served; and whether the included
+    one opens."""
+    absent = [extra for extra, modules in VLM_EXTRAS.items() if not all(map(find_spec, modules))]
+    if absent:
+        remedy = f"if vision-language models are used: pip install 'auras_ros[{','.join(absent)}]'"
+        return note("VLM", f"without what the extras {', '.join(absent)} install", remedy)
+    from auras_ros.checkpoints.errors import CheckpointError
+    from auras_ros.checkpoints.vlm.open import open_vlm
+
+    try:
+        checkpoint = open_vlm(resources.checkpoint(INCLUDED_VLM), weights=False)
+    except (CheckpointError, OSError, ValueError) as error:
+        return problem("VLM", f"{INCLUDED_VLM} does not open: {error}", "install the package again")
+    return ok("VLM", f"{checkpoint.name} (sha256 {checkpoint.digest[:12]}); auras serve, answers by a schema")
+
+
 CHECKS: tuple[Check, ...] = (
     python, ros, *machine.CHECKS, discovery, *host.CHECKS, torch, opencv, simulator, files, checkpoints,
+    vision_language,
 )  # fmt: skip
 
 

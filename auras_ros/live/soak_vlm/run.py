@@ -12,10 +12,11 @@ from auras_ros.live.soak_vlm.process import VlmServerError, vlm_server
 
 
 def soak_vlm(
-    model: Path, kv_mib: int, settings: VlmSoakSettings, log: Path, say: Say, stopped: Callable[[], bool]
+    model: Path, kv_mib: int, replicas: int, settings: VlmSoakSettings, log: Path, say: Say, stopped: Callable[[], bool]
 ) -> VlmSoakResult:
-    """kv_mib: the server's memory for keys and values. Raises VlmServerError if the server does not start."""
-    options = {"running": settings.running, "waiting": settings.waiting, "kv-mib": kv_mib, "body-mib": BODY_MIB}
+    """kv_mib: each replica's memory for keys and values. Raises VlmServerError if the server does not start."""
+    each = {"running": settings.running // replicas, "waiting": settings.waiting // replicas}
+    options = {**each, "kv-mib": kv_mib, "body-mib": BODY_MIB, "replicas": replicas}
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     soak: VlmSoak | None = None
     try:

@@ -407,12 +407,23 @@ def test_a_package_or_an_option_in_a_command_is_not_broken() -> None:
         assert "linux-image-rt-amd64" in table
 
 
+def test_what_vision_language_models_need(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    finding = doctor.vision_language()
+    assert finding.status is Verdict.OK
+    assert finding.text.startswith("pusht-vlm (sha256 ")
+    (tmp_path / "config.json").write_text("{}")
+    monkeypatch.setattr(doctor.resources, "checkpoint", lambda name: tmp_path)
+    is_problem(doctor.vision_language(), "pusht-vlm does not open", "model_type", "install the package again")
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None if name in ("llguidance", "uvloop") else object())
+    is_note(doctor.vision_language(), "grammar, serve", "pip install 'auras_ros[grammar,serve]'")
+
+
 def test_every_check_is_in_the_list_once_and_named_in_the_output() -> None:
     names = [check.__name__ for check in doctor.CHECKS]
     assert sorted(names) == sorted(
         ["python", "ros", "cores", "scheduling", "memory_lock", "gpu", "network", "discovery"]
         + ["kernel", "isolated_cores", "governor", "receive_buffer", "shared_memory", "container", "middleware"]
-        + ["torch", "opencv", "simulator", "files", "checkpoints"]
+        + ["torch", "opencv", "simulator", "files", "checkpoints", "vision_language"]
     )
 
 

@@ -164,5 +164,5 @@ def test_a_server_that_dies_is_a_broken_promise(folder: Path, tmp_path: Path, mo
         os.kill(soak.process, signal.SIGKILL)
 
     monkeypatch.setattr(run, "soak_server", kill)
-    result = run.soak_vlm(folder, 1, VlmSoakSettings(), tmp_path / "log", lambda text: None, lambda: False)
+    result = run.soak_vlm(folder, 1, 1, VlmSoakSettings(), tmp_path / "log", lambda text: None, lambda: False)
     assert result.broken.texts == ["process ended: the server ended with status -9"]
