@@ -117,14 +117,13 @@ def test_what_an_engine_refuses_is_refused_with_its_words(shared: Replicas) -> N
 def test_both_may_stop_for_a_while(shared: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a debugger, a suspended machine or a benchmark does: nothing is lost."""
     monkeypatch.setattr(module, "LOOK_S", 0.2)
-    process = shared._replicas[0]._process
-    assert process.pid is not None
-    os.kill(process.pid, signal.SIGSTOP)
-    reply = shared._replicas[0].submit  # taken when the process goes on
+    first = shared._replicas[0]
+    assert first._process.pid is not None
+    os.kill(first._process.pid, signal.SIGSTOP)
     time.sleep(0.6)  # some looks, fewer than are allowed
-    os.kill(process.pid, signal.SIGCONT)
-    assert reply(asked(shared, "left", 4), ignored).result(LONG_S).finish == "length"
-    assert not shared._replicas[0].failure
+    os.kill(first._process.pid, signal.SIGCONT)
+    assert first.submit(asked(shared, "left", 4), ignored).result(LONG_S).finish == "length"
+    assert not first.failure
 
 
 def test_a_process_that_ends_takes_its_own_requests_alone(folder: Path) -> None:
