@@ -93,7 +93,7 @@ class ReplicaReply:
 
     def __init__(self, listener: Listener, cancel: Callable[[], None]) -> None:
         self.cancel = cancel
-        self.taken: Future[None] = Future()
+        self.taken: Future[Exception | None] = Future()
         self._answer: Future[Answer] = Future()
         self._listener = listener
 
@@ -105,12 +105,8 @@ class ReplicaReply:
 
     def take(self, refused: Exception | None) -> None:
         """Nothing new if a piece has come already."""
-        if self.taken.done():
-            return
-        if refused is None:
-            self.taken.set_result(None)
-        else:
-            self.taken.set_exception(refused)
+        if not self.taken.done():
+            self.taken.set_result(refused)
 
     def push(self, delta: Delta) -> None:
         """As in `Reply`, a listener that raises cancels its request."""
@@ -173,8 +169,13 @@ class Replica:
                 raise EngineClosedError(self.failure)
             self._replies[number] = reply
         self._out.put((number, request))
-        reply.taken.result()
-        return reply
+        refused = reply.taken.result()
+        if refused is None:
+            return reply
+        try:
+            raise refused
+        finally:  # it knows this frame, which must not know it: a request and its images would stay
+            del refused, reply, request
 
     def close(self) -> None:
         """Its requests end as cancelled. A second call does nothing."""
@@ -184,6 +185,7 @@ class Replica:
         try:
             while (item := self._out.get()) is not None:
                 send(self._link, *item)
+                del item  # not until the next one comes
         except OSError as error:
             self._lose(f"{self.name}: {error}", "error")
 
