@@ -18,7 +18,6 @@ PACKED_FROM = 1 << 17  # numbers of a weight that is kept in oneDNN's blocks alo
 PACKED_WORK = 1 << 19  # multiplications from which oneDNN's call costs less than it saves
 TINY = torch.finfo(torch.float32).tiny
 PROBE = 2048  # inputs and outputs of the layer that is measured: more numbers than a core's cache holds
-PRODUCT, PRODUCT_PLUS = torch.ops.mkldnn._linear_pointwise.default, torch.ops.mkldnn._linear_pointwise.binary
 ROWS = 8  # for which oneDNN chooses the blocks; others are as quick with them
 
 
@@ -47,12 +46,12 @@ class PackedLinear(nn.Module):
         self.bias = bias
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = PRODUCT(x, self.weight, self.bias, "none", [], "")
+        out: Tensor = torch.ops.mkldnn._linear_pointwise.default(x, self.weight, self.bias, "none", [], "")
         return out
 
     def plus(self, x: Tensor, other: Tensor) -> Tensor:
         """As `Linear.plus`."""
-        out: Tensor = PRODUCT_PLUS(x, other, self.weight, self.bias, "add")
+        out: Tensor = torch.ops.mkldnn._linear_pointwise.binary(x, other, self.weight, self.bias, "add")
         return out
 
 
