@@ -13,7 +13,7 @@ from functools import partial
 from auras_ros.device.cores import checked, occupy, starting
 from auras_ros.device.cpu import CpuDevice
 from auras_ros.device.lane import DeviceError, Lane
-from auras_ros.device.partition import DevicePartition, PreparedPartitions, Split
+from auras_ros.device.partition import DevicePartition, PreparedPartitions, TwoParts
 
 
 class CpuPartitions(PreparedPartitions):
@@ -28,7 +28,7 @@ class CpuPartitions(PreparedPartitions):
             raise DeviceError(f"partitions: a part of {wrong[0]} of {len(cores)} core(s) leaves nothing to one part")
         executor_on(cores, "partitions").shutdown()  # are the cores there?
         part = partial(_part, device)
-        splits = {size: Split(part(cores[-size:]), part(cores[:-size])) for size in prepared}
+        splits = {size: TwoParts(part(cores[-size:]), part(cores[:-size])) for size in prepared}
         super().__init__(part(cores), splits)
 
 

@@ -19,7 +19,7 @@ from auras_ros.device.cuda_lane import CudaLane
 from auras_ros.device.gpu import owning
 from auras_ros.device.green_context import LEAST_VERSION, GreenContexts
 from auras_ros.device.lane import Lane
-from auras_ros.device.partition import DevicePartition, PreparedPartitions, Split
+from auras_ros.device.partition import DevicePartition, PreparedPartitions, TwoParts
 from auras_ros.device.smctrl import StreamMasks
 
 if TYPE_CHECKING:
@@ -40,10 +40,10 @@ class CudaPartitions(PreparedPartitions):
             self._held.enter_context(owning(device.tensors.index, owner))
             driver = CudaDriver(device.tensors, self._held)
             sms = GreenContexts(driver) if driver.version >= LEAST_VERSION else StreamMasks(driver)
-            splits = dict[int, Split]()
+            splits = dict[int, TwoParts]()
             for first, second in map(sms.split, sizes):
                 if first.units not in splits:
-                    splits[first.units] = Split(
+                    splits[first.units] = TwoParts(
                         self._part(f"first {first.units} of {sms.units} SMs", first),
                         self._part(f"second {second.units} of {sms.units} SMs", second),
                     )

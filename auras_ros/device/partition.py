@@ -102,7 +102,7 @@ class DevicePartition:
             raise DeviceError(f"{name!r}: partition {self.name!r} is closed")
 
 
-class Split(NamedTuple):
+class TwoParts(NamedTuple):
     """Two parts that share no unit, and leave none out."""
 
     first: DevicePartition
@@ -112,7 +112,7 @@ class Split(NamedTuple):
 class PreparedPartitions:
     """`Partitions` of splits that are made: size of the first part -> its split."""
 
-    def __init__(self, whole: DevicePartition, splits: Mapping[int, Split]) -> None:
+    def __init__(self, whole: DevicePartition, splits: Mapping[int, TwoParts]) -> None:
         self._whole, self._splits = whole, splits
         self.units, self.sizes = whole.units, tuple(sorted(splits))
 
@@ -129,7 +129,7 @@ class PreparedPartitions:
         for each in (self._whole, *(part for split in self._splits.values() for part in split)):
             each.close()
 
-    def _split(self, units: int) -> Split:
+    def _split(self, units: int) -> TwoParts:
         if units not in self._splits:
             raise DeviceError(f"a part of {units} of {self.units}: prepared are {self.sizes or 'none'}")
         return self._splits[units]

@@ -14,7 +14,7 @@ from auras_ros.clock import VirtualClock
 from auras_ros.device.base import LanedDevice
 from auras_ros.device.failure import Failure, StageFailures
 from auras_ros.device.lane import DeviceError, Lane, Mark, Stage
-from auras_ros.device.partition import DevicePartition, PreparedPartitions, Split
+from auras_ros.device.partition import DevicePartition, PreparedPartitions, TwoParts
 from auras_ros.device.plain import PlainStage, plain
 from auras_ros.device.spans import Spans
 
@@ -123,8 +123,8 @@ class NullPartitions(PreparedPartitions):
                 name, count, lambda _: InlineExecutor(), lambda _, lane: device.lane(lane, partition=name)
             )
 
-        def split(size: int) -> Split:
-            return Split(
+        def split(size: int) -> TwoParts:
+            return TwoParts(
                 part(f"first {size} of {units}", size), part(f"second {units - size} of {units}", units - size)
             )
 

@@ -1,0 +1,1 @@
+"""`auras bench nova-…`: the figures and tables of Nova."""
