@@ -2,8 +2,9 @@
 
 It refuses what the driver's documentation refuses: calls before `cuInit`, sizes beyond the input, an input that is
 itself the outcome of a split, descriptors of resources of different splits, a green context without its required flag,
-streams that would block, whatever has been destroyed. Like the driver it rounds sizes up. SMs are numbered, so that a
-test can see which ones a part has. `left` says what nobody destroyed.
+streams that would block, whatever has been destroyed. Like the driver it rounds sizes up; from CUDA 13 on, where the
+driver says what the granularity is, it refuses other sizes, because users report that of some drivers. SMs are
+numbered, so that a test can see which ones a part has. `left` says what nobody destroyed.
 """
 
 from __future__ import annotations
@@ -132,6 +133,7 @@ class FakeDriver(ModuleType):
             refuse(input_.origin is not None, "INVALID_RESOURCE_CONFIGURATION")
             refuse(not 0 <= minCount <= len(input_.sms) or flags not in (0, 1, 2))
             count = max(self.least, -(-minCount // self.step) * self.step)
+            refuse(self.version >= 13000 and count != minCount, "INVALID_RESOURCE_CONFIGURATION")
             made = min(nbGroups, len(input_.sms) // count)
             refuse(nbGroups > 0 and made == 0, "INVALID_RESOURCE_CONFIGURATION")
             numbers, split = sorted(input_.sms), object()

@@ -203,6 +203,15 @@ def test_closing_waits_for_the_work_and_destroys_everything_in_order(gpu: Gpu, d
     assert not [each for each in threading.enumerate() if each.name.startswith("vision")]
 
 
+def test_closing_waits_for_what_no_lane_has_launched(gpu: Gpu, driver: FakeDriver) -> None:
+    parts, log = CudaPartitions(CudaDevice(), (24,)), list[str]()
+    parts.second(24).executor("vision").submit(gpu.kernel, lambda: log.append("eager")).result(WAIT_S)
+    assert log == []
+    parts.close()
+    assert log == ["eager"]
+    assert driver.left() == []
+
+
 def test_a_device_may_be_closed_first(driver: FakeDriver) -> None:
     device = CudaDevice()
     parts = CudaPartitions(device, (24,))
@@ -381,8 +390,9 @@ def test_the_stand_in_refuses_what_the_driver_refuses(driver: FakeDriver) -> Non
     split = driver.cuDevSmResourceSplitByCount
     assert split(1, whole, 0, 133)[0] is CUresult.CUDA_ERROR_INVALID_VALUE
     assert split(1, whole, 0, 130)[0] is CUresult.CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION
-    assert split(0, whole, 0, 20)[1:3] == ([], 0)
-    _, (group,), made, rest = split(1, whole, 0, 20)
+    assert split(1, whole, 0, 20)[0] is CUresult.CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION
+    assert split(0, whole, 0, 24)[1:3] == ([], 0)
+    _, (group,), made, rest = split(1, whole, 0, 24)
     assert (made, len(group.sms), len(rest.sms), group.sms & rest.sms) == (1, 24, 108, frozenset())
     assert split(1, group, 0, 8)[0] is CUresult.CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION
     assert split(1, rest, 0, 8)[0] is CUresult.CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION
