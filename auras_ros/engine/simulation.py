@@ -111,16 +111,16 @@ class SimulatedForwards:
 
 def duration_ms(profile: StageProfile, dispatch: Dispatch, others: Sequence[Dispatch]) -> float:
     """A forward beside others. One that has a part of the device alone takes as long as beside a decode there; two
-    whose parts overlap take as long as without a partition."""
+    whose parts overlap take as long as without a partition; vision and prefill, both bound by arithmetic, take twice as
+    long beside each other."""
+    if dispatch.stage != "decode" and any(each.stage != "decode" for each in others):
+        return 2 * duration_ms(profile, dispatch, [each for each in others if each.stage == "decode"])
     corun = _times(profile, dispatch, others)
     if dispatch.stage == "vision":
         return profile.vision if corun is None else corun.vision
     if dispatch.stage == "prefill":
-        decoding = [
-            count
-            for each, count in zip(dispatch.requests, dispatch.counts, strict=True)
-            if len(each.ids) > each.prompt_length and count == 1
-        ]
+        pairs = zip(dispatch.requests, dispatch.counts, strict=True)
+        decoding = [each for each, count in pairs if count == 1 and len(each.ids) > each.prompt_length]
         alone = profile.prefill_ms(sum(dispatch.counts)) + len(decoding) * profile.token_row
         return alone if corun is None else alone * corun.prefill / profile.prefill[profile.prompt]
     alone = profile.decode_ms(len(dispatch.requests))
