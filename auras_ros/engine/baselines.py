@@ -52,8 +52,8 @@ class StaticUnits:
     vision: int | None = None
     prefill: int | None = None
 
-    def beside_vision(self, pending: int) -> int | None:
+    def beside_vision(self, pending: int, decoding: int) -> int | None:
         return self.vision
 
-    def beside_prefill(self, pending: int) -> int | None:
+    def beside_prefill(self, pending: int, decoding: int) -> int | None:
         return self.prefill

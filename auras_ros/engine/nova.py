@@ -9,11 +9,12 @@ from auras_ros.engine.scheduler import Dispatch, EngineState, decode_all, next_i
 
 
 class DecodeUnits(Protocol):
-    """Units of the device for decode beside another stage, by the number of pending requests (`planner.SplitPlan`)."""
+    """Units of the device for decode beside another stage, by how many requests are pending and how many decode:
+    `planner.SplitPlan`, `marginal.MarginalUnits`. None: the whole device for both."""
 
-    def beside_vision(self, pending: int) -> int | None: ...
+    def beside_vision(self, pending: int, decoding: int) -> int | None: ...
 
-    def beside_prefill(self, pending: int) -> int | None: ...
+    def beside_prefill(self, pending: int, decoding: int) -> int | None: ...
 
 
 class NovaScheduler:
@@ -34,8 +35,8 @@ class NovaScheduler:
     def _front(self, state: EngineState) -> Dispatch | None:
         """The next prefill or image, on its part of the device if something decodes."""
         dispatch = prefill_up_to(state, 1, chunked=False) or next_image(state)
-        if dispatch is None or not state.queues["decode"]:
+        decoding = len(state.queues["decode"])
+        if dispatch is None or not decoding:
             return dispatch
-        if dispatch.stage == "prefill":
-            return replace(dispatch, split=self._units.beside_prefill(state.pending))
-        return replace(dispatch, split=self._units.beside_vision(state.pending))
+        units = self._units.beside_prefill if dispatch.stage == "prefill" else self._units.beside_vision
+        return replace(dispatch, split=units(state.pending, decoding))

@@ -30,10 +30,10 @@ class SplitPlan:
     least: int
     sizes: tuple[int, ...]
 
-    def beside_vision(self, pending: int) -> int:
+    def beside_vision(self, pending: int, decoding: int) -> int:
         return self._at(self.by_vision, self.beta_vision, pending)
 
-    def beside_prefill(self, pending: int) -> int:
+    def beside_prefill(self, pending: int, decoding: int) -> int:
         return self._at(self.by_prefill, self.beta_prefill, pending)
 
     def _at(self, most: int, beta: float, pending: int) -> int:
