@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from concurrent.futures import Executor, Future
 from typing import Any, Protocol
 
+from auras_ros.device.partition import Partitions
 from auras_ros.engine.scheduler import Dispatch, Stage
 from auras_ros.engine.workers import Outcome, StageWorker
 
@@ -39,12 +40,21 @@ class PlacedForwards:
     """Each stage's worker, run by the executor of the stage and the split. A change of the split is the choice of
     another executor, which was prepared before (Nova III-D: calibrated before each forward)."""
 
-    def __init__(self, workers: dict[Stage, StageWorker], executors: Mapping[Place, Executor]) -> None:
-        self.workers, self._executors = workers, executors
+    def __init__(
+        self,
+        workers: dict[Stage, StageWorker],
+        executors: Mapping[Place, Executor],
+        partitions: Partitions | None = None,
+    ) -> None:
+        """partitions: the executors' owner, if they have one."""
+        self.workers, self._executors, self._partitions = workers, executors, partitions
 
     def submit(self, dispatch: Dispatch) -> Future[Outcome]:
         return self._executors[dispatch.stage, dispatch.split].submit(self.workers[dispatch.stage], dispatch)
 
     def close(self) -> None:
+        if self._partitions is not None:
+            self._partitions.close()
+            return
         for each in self._executors.values():
             each.shutdown()

@@ -15,8 +15,9 @@ class EngineOptions:
     requests that are accepted beyond those that run; one more is refused. prefill_tokens: of one prefill. chunked: a
     longer prompt is divided into prefills of that size; otherwise it is one. prefix_cache: blocks of earlier prompts
     are used again. image_cache_mib: memory for embeddings of earlier images. int8: the decoder's layers multiply in 8
-    bits. vision_cores, prefill_cores, decode_cores: cores on which that stage has a thread of its own, beside the
-    others; none: stages take turns in the engine's thread. Raises ValueError, naming the option."""
+    bits. scheduler: its name, with a number where it takes one (`schedulers`). stage_profile: the file of a
+    `StageProfile`, for schedulers that plan by one. tbt_ms: what they keep to between two tokens. answer_tokens: of an
+    answer, in the mean, for Nova's plan. Raises ValueError, naming the option."""
 
     length: int = 0
     block: int = 16
@@ -28,14 +29,17 @@ class EngineOptions:
     prefix_cache: bool = True
     image_cache_mib: int = 64
     int8: bool = False
-    vision_cores: tuple[int, ...] = ()
-    prefill_cores: tuple[int, ...] = ()
-    decode_cores: tuple[int, ...] = ()
+    scheduler: str = "interleaved"
+    stage_profile: str = ""
+    tbt_ms: int = 250
+    answer_tokens: int = 50
 
     def __post_init__(self) -> None:
         for each in fields(self):
             value, least = getattr(self, each.name), LEAST.get(each.name, 1)
-            if isinstance(each.default, tuple):  # cores: `device.cores` checks them
+            if isinstance(each.default, str):
+                if not isinstance(value, str):
+                    raise ValueError(f"engine: {each.name}: {value!r} is not a text")
                 continue
             if isinstance(each.default, bool):
                 if not isinstance(value, bool):
