@@ -7,7 +7,8 @@ is assumed, and its parameters are what reproduces everything that the text says
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 
 from auras_ros.engine.profile import CorunTimes, StageProfile
 
@@ -61,6 +62,13 @@ class Parameters:
     chunk_loss: float = 51.2
     shared_vision: float = 680.6 / 588.3
     shared_decode: float = 680.6 / (699.8 - (1241.8 - 680.6))
+
+    def varied(self, share: float) -> Iterator[tuple[str, float, Parameters]]:
+        """Each parameter alone, less and more by this share of it: its name, the factor, and all parameters then."""
+        for name in (each.name for each in fields(self)):
+            value = getattr(self, name)
+            for factor in (1 - share, 1 + share):
+                yield name, factor, replace(self, **{name: type(value)(value * factor)})
 
 
 def profile(parameters: Parameters = Parameters()) -> StageProfile:
