@@ -68,7 +68,7 @@ def _measure(report: Report, options: argparse.Namespace, run_all: RunAll, say: 
     seeds = range(options.seed, options.seed + options.seeds)
     first = {key: job for key, job in jobs.items() if key[1] == Contender("nova")}
     found = run_seeds(run_all, first, seeds, ends.soft_s, report, say)
-    if paper and not _as_table5(report, found):
+    if paper and not _as_table5(report, found, options.processes):
         return
     rest = {key: job for key, job in jobs.items() if key not in first}
     found |= run_seeds(run_all, rest, seeds, ends.soft_s, report, say)
@@ -85,11 +85,11 @@ def _measure(report: Report, options: argparse.Namespace, run_all: RunAll, say: 
     report.summary |= gain_summary(gains) | _nova_summary(found)
 
 
-def _as_table5(report: Report, found: Results) -> bool:
+def _as_table5(report: Report, found: Results, cores: int) -> bool:
     """Adds table V's rows. False if the profile takes other times than the paper's device: what follows would say
     nothing about that."""
     rows = [table5.row(rate, runs) for (rate, _), runs in found.items() if rate in a6000.RATES_HZ]
-    report.rows += [{**row, "cores": 1} for row in rows]
+    report.rows += [{**row, "cores": cores} for row in rows]
     if not rows:
         return True
     error = report.summary["table5_worst_error"] = table5.worst_error(rows)
