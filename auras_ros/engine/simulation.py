@@ -145,8 +145,7 @@ def simulate(
     engine = make_simulated(scheduler, forwards, options, clock)
     served, coming = list[Served](), list(trace)[::-1]
     while True:
-        while engine.step():
-            continue
+        engine.step()  # once: while the clock stands, a second one finds nothing to do
         ends = [forwards.next_end_ns(), round(coming[-1].at_s * 1e9) if coming else None]
         next_ns = min((each for each in ends if each is not None), default=None)
         if next_ns is None:

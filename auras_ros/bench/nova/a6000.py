@@ -7,7 +7,8 @@ is assumed, and its parameters are what reproduces everything that the text says
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 
 from auras_ros.engine.profile import CorunTimes, StageProfile
 
@@ -19,6 +20,7 @@ PROCESSING_S = (1.39, 1.44, 1.43, 1.42, 1.38, 1.35)  # table V: vision and prefi
 DELAY_S = (0.60, 1.14, 2.06, 3.82, 8.49, 33.57)  # table V, measured
 THEORY_S = (0.51, 1.00, 1.86, 4.32, 20.99, None)  # table V, by equation 6
 CHUNKS = (64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 768, 1024, 1400)
+SLOWDOWNS = ("floor_vision", "floor_prefill", "shared_vision", "shared_decode")
 TOKENS = (30, 40, 80)  # of an answer: "from 30 to 80" (V-A3), the mean "between 40-60" (III-C2); least, likeliest, most
 
 
@@ -61,6 +63,15 @@ class Parameters:
     chunk_loss: float = 51.2
     shared_vision: float = 680.6 / 588.3
     shared_decode: float = 680.6 / (699.8 - (1241.8 - 680.6))
+
+    def varied(self, share: float) -> Iterator[tuple[str, float, Parameters]]:
+        """Each parameter alone, less and more by this share of it: its name, the factor, and all parameters then. A
+        slowdown stays one: no neighbour makes a forward quicker."""
+        for name in (each.name for each in fields(self)):
+            value = getattr(self, name)
+            least = 1.0 if name in SLOWDOWNS else 0.0
+            for factor in (1 - share, 1 + share):
+                yield name, factor, replace(self, **{name: type(value)(max(value * factor, least))})
 
 
 def profile(parameters: Parameters = Parameters()) -> StageProfile:
