@@ -313,11 +313,12 @@ def test_the_shares_of_a_forwards_work_add_up_to_one(
     for each, begin, end in forwards.log:
         beside = [other for other in forwards.log if other[0] is not each and other[1] < end and other[2] > begin]
         changes = sorted({begin, end, *(min(max(at, begin), end) for _, *times in beside for at in times)})
-        done = 0.0
+        done, rounding = 0.0, 1e-9
         for start, stop in pairwise(changes):
             others = [other for other, other_begin, other_end in beside if other_begin < stop and other_end > start]
-            done += (stop - start) / MS / duration_ms(profile, each, others)
-        assert done == pytest.approx(1, abs=1e-5)
+            taken_ns = duration_ms(profile, each, others) * MS
+            done, rounding = done + (stop - start) / taken_ns, max(rounding, ROUND_NS / taken_ns)
+        assert done == pytest.approx(1, abs=rounding)
 
 
 @pytest.mark.parametrize("name", SCHEDULERS)
