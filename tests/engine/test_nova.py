@@ -172,7 +172,7 @@ def follows_algorithm_1(state: EngineState, dispatch: Dispatch | None) -> None:
         return
     assert dispatch.stage == ("prefill" if state.ready("prefill") else "vision")
     beside = PLAN.beside_vision if dispatch.stage == "vision" else PLAN.beside_prefill
-    assert dispatch.split == (beside(state.pending) if state.queues["decode"] else None)
+    assert dispatch.split == (beside(state.pending, len(state.queues["decode"])) if state.queues["decode"] else None)
 
 
 @pytest.mark.parametrize("rate_hz", [2.0, 6.0, 12.0])
@@ -211,5 +211,5 @@ def test_without_units_both_stages_have_the_whole_device() -> None:
 
 def test_static_units_do_not_follow_the_load() -> None:
     units = StaticUnits(vision=4, prefill=6)
-    assert {units.beside_vision(pending) for pending in range(1, 9)} == {4}
-    assert {units.beside_prefill(pending) for pending in range(1, 9)} == {6}
+    assert {units.beside_vision(pending, 1) for pending in range(1, 9)} == {4}
+    assert {units.beside_prefill(pending, 1) for pending in range(1, 9)} == {6}

@@ -72,13 +72,20 @@ def test_no_pair_is_quicker_than_the_best_one(profile: StageProfile, tokens: flo
 )
 def test_equation_5_with_the_papers_numbers(pending: int, by_vision: int, by_prefill: int) -> None:
     """V-A5: 12 at four pending requests in both."""
-    assert (PLAN.beside_vision(pending), PLAN.beside_prefill(pending)) == (by_vision, by_prefill)
+    assert (PLAN.beside_vision(pending, 1), PLAN.beside_prefill(pending, 1)) == (by_vision, by_prefill)
 
 
 def test_a_split_is_the_smallest_prepared_one_that_is_not_below_the_wanted() -> None:
     plan = replace(PLAN, beta_vision=3, beta_prefill=2.5, sizes=(8, 12, 16, 20, 24))
-    assert [plan.beside_vision(pending) for pending in range(1, 7)] == [24, 24, 20, 16, 12, 12]  # 24, 21, 18, 15, 12, 9
-    assert plan.beside_prefill(1) == 24  # 30 was not prepared: the most there is
+    assert [plan.beside_vision(pending, 1) for pending in range(1, 7)] == [
+        24,
+        24,
+        20,
+        16,
+        12,
+        12,
+    ]  # 24, 21, 18, 15, 12, 9
+    assert plan.beside_prefill(1, 1) == 24  # 30 was not prepared: the most there is
 
 
 @given(
@@ -94,7 +101,7 @@ def test_a_plan_falls_with_the_load_and_never_below_the_least(
     most = st.sampled_from([size for size in sizes if size >= least])
     plan = SplitPlan(data.draw(most), data.draw(most), beta_vision, beta_prefill, least, tuple(sizes))
     for at, most_units in ((plan.beside_vision, plan.by_vision), (plan.beside_prefill, plan.by_prefill)):
-        units = [at(pending) for pending in range(1, 30)]
+        units = [at(pending, 1) for pending in range(1, 30)]
         assert units[0] == most_units
         assert all(few <= more for more, few in pairwise(units))
         assert set(units) <= {size for size in sizes if size >= least}

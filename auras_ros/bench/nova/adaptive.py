@@ -98,7 +98,7 @@ def _straight(x: Sequence[float], y: Sequence[float]) -> float:
 
 def _static(report: Report, options: argparse.Namespace, run_all: RunAll, say: Say, ends: Ends) -> None:
     plan = options.setup.plan()
-    pairs = dict.fromkeys((plan.beside_vision(at), plan.beside_prefill(at)) for at in STATIC_AT)
+    pairs = dict.fromkeys((plan.beside_vision(at, 1), plan.beside_prefill(at, 1)) for at in STATIC_AT)
     everyone = [NOVA, *(Contender("static", pair) for pair in pairs)]
     found = _run(options, everyone, run_all, say, ends, report)
     report.rows += static_rows(found, options.processes)

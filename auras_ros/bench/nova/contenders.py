@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from auras_ros.bench.nova import a6000
 from auras_ros.engine.baselines import ChunkScheduler, PfLimitScheduler, StaticUnits
+from auras_ros.engine.marginal import MarginalUnits
 from auras_ros.engine.nova import NovaScheduler
 from auras_ros.engine.planner import SplitPlan, best_split, least_units
 from auras_ros.engine.profile import CorunTimes, StageProfile
@@ -16,7 +17,7 @@ TOKENS = sum(a6000.TOKENS) / 3  # of an answer, in the mean: the triangle's
 THRESHOLDS, BUDGETS = (2, 3, 5, 8, 12, 16), (64, 96, 128, 160, 192, 256, 384, 512)
 LEAST_AT = 4  # pending requests at which decode has its fewest units (V-A5)
 FAIR, STARVED = 2.0, 1.5
-OURS = "nova"  # the family of this package's own rule: `worst_mean_e2e_gain` is its
+OURS = "marginal"  # the family of this package's own rule: `worst_mean_e2e_gain` is its
 BASELINES = ("pf-limit", "chunk", "multi-stream")
 
 
@@ -72,8 +73,12 @@ def _nova(setup: Setup, betas: tuple[float, ...]) -> StageScheduler:
     return NovaScheduler(replace(plan, beta_vision=betas[0], beta_prefill=betas[1]) if betas else plan)
 
 
+MARGINAL_TBT_MS = 250.0  # the engine's default; the baselines block decode for a whole vision forward
+
+
 MAKERS: Mapping[str, Callable[[Setup, tuple[float, ...]], StageScheduler]] = {
     "nova": _nova,
+    "marginal": lambda setup, _: NovaScheduler(MarginalUnits(setup.profile, MARGINAL_TBT_MS)),
     "static": lambda _, units: NovaScheduler(StaticUnits(int(units[0]), int(units[1]))),
     "pf-limit": lambda _, threshold: PfLimitScheduler(int(threshold[0])),
     "chunk": lambda _, budget: ChunkScheduler(int(budget[0])),

@@ -85,8 +85,8 @@ def test_the_planner_finds_the_papers_plan(a6000: StageProfile) -> None:
     """V-A5: S_0 is 24 and 30 by enumeration, S_min is 12 with 80 ms, and the fourth pending request makes it 12."""
     plan = plan_of(a6000)
     assert (plan.by_vision, plan.by_prefill, plan.least) == (BY_VISION, BY_PREFILL, S_MIN) == (24, 30, 12)
-    assert [plan.beside_vision(pending) for pending in range(1, 6)] == [24, 20, 16, 12, 12]
-    assert [plan.beside_prefill(pending) for pending in range(1, 6)] == [30, 24, 18, 12, 12]
+    assert [plan.beside_vision(pending, 1) for pending in range(1, 6)] == [24, 20, 16, 12, 12]
+    assert [plan.beside_prefill(pending, 1) for pending in range(1, 6)] == [30, 24, 18, 12, 12]
 
 
 def test_below_s_min_a_decode_takes_longer_than_80_ms(a6000: StageProfile) -> None:

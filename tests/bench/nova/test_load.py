@@ -37,8 +37,8 @@ def test_load_has_a_row_for_every_rate_and_setting_and_gives_it_again(
     report = report_of("nova-load", tmp_path, "--rates", "0.3,0.5")
     rows = of(report, "load")
     settings = [row["setting"] for row in rows if row["rate"] == 0.5]
-    assert len(rows) == 2 * len(settings) == 2 * len(set(settings)) == 38
-    assert {"nova", "interleaved", "multi-stream", "pf-limit 5", "chunk 128"} < set(settings)
+    assert len(rows) == 2 * len(settings) == 2 * len(set(settings)) == 40
+    assert {"nova", "marginal", "interleaved", "multi-stream", "pf-limit 5", "chunk 128"} < set(settings)
     for row in rows:
         assert (row["requests"], row["n"], row["rate_hz"]) == (4, 2, row["rate"])
         assert row["mean_e2e_s_low"] <= row["mean_e2e_s"] <= row["mean_e2e_s_high"]
@@ -167,7 +167,7 @@ def test_a_bursty_trace_is_scaled_and_keeps_its_mean_rate() -> None:
 def test_burst_has_a_timeline_and_tuned_baselines(tmp_path: Path) -> None:
     report = report_of("nova-burst", tmp_path, "--rates", "0.5")
     families = [row["scheduler"] for row in of(report, "load")]
-    assert families == ["nova", "pf-limit", "chunk", "multi-stream", "interleaved"]
+    assert families == ["nova", "marginal", "pf-limit", "chunk", "multi-stream", "interleaved"]
     timeline = report["timeline"]
     assert max(pending for _, pending in timeline["pending"]) == report["summary"]["pending_most"]
     assert {stage for stage, *_ in timeline["forwards"]} == {"vision", "prefill", "decode"}
