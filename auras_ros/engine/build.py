@@ -16,6 +16,7 @@ from auras_ros.device.cpu_partition import CpuPartitions
 from auras_ros.device.lane import Device, DeviceError, Lane
 from auras_ros.device.make import make_device
 from auras_ros.device.partition import Partitions
+from auras_ros.device.reservation import FrameReservation
 from auras_ros.engine.engine import Engine
 from auras_ros.engine.forwards import InlineExecutor, Place, PlacedForwards
 from auras_ros.engine.options import MOST_LENGTH, EngineOptions
@@ -48,18 +49,21 @@ def make_engine(
     scheduler: StageScheduler | None = None,
     clock: SchedulerClock | None = None,
     partitions: Partitions | None = None,
+    reservation: FrameReservation | None = None,
 ) -> Engine:
     """partitions: for stages side by side; the engine closes them. Without them they are made of all cores of this
-    thread if the options' scheduler divides those, else stages take turns in the engine's thread. Takes the
-    checkpoint's weights over: it cannot make another engine. Raises ValueError for sizes and names that do not fit,
-    DeviceError for a device that cannot be divided."""
+    thread if the options' scheduler divides those, else stages take turns in the engine's thread. reservation: of a
+    policy's frames on the same units; forwards run between them. Takes the checkpoint's weights over: it cannot make
+    another engine. Raises ValueError for sizes and names that do not fit, DeviceError for a device that cannot be
+    divided."""
     on = device or make_device("cpu")
     with ExitStack() as failing:
         if partitions is None and scheduler is None and needs_partitions(options.scheduler):
             partitions = _partitions(on)
         if partitions is not None:
             failing.callback(partitions.close)
-        engine = _make_engine(checkpoint, options, on, scheduler or _scheduler(options, partitions), clock, partitions)
+        chosen = scheduler or _scheduler(options, partitions)
+        engine = _make_engine(checkpoint, options, on, chosen, clock, partitions, reservation)
         failing.pop_all()
     return engine
 
@@ -71,6 +75,7 @@ def _make_engine(
     scheduler: StageScheduler,
     clock: SchedulerClock | None,
     partitions: Partitions | None,
+    reservation: FrameReservation | None,
 ) -> Engine:
     model = checkpoint.model.to(on.tensors)
     decoder = FusedLlama(model.language, options.int8)
@@ -91,7 +96,9 @@ def _make_engine(
     for split in lanes:
         for rows in sorted({bucket(each) for each in range(1, options.running + 1)}):
             executors["decode", split].submit(decode.prepare, rows, split).result()
-    return Engine(checkpoint, options, cache, PlacedForwards(workers, executors, partitions), scheduler, clock)
+    return Engine(
+        checkpoint, options, cache, PlacedForwards(workers, executors, partitions), scheduler, clock, reservation
+    )
 
 
 def _attention(cache: PagedKVCache, decoder: FusedLlama, rows: int, width: int) -> PagedAttention:
