@@ -2,6 +2,22 @@
 
 from __future__ import annotations
 
-from auras_ros.bench.nova import load_virtual
+from pathlib import Path
 
-run, table, draw = load_virtual.run, load_virtual.table, load_virtual.draw
+from auras_ros.bench.nova import load_real, load_show, load_virtual
+from auras_ros.report.result import Report, Say
+
+
+def run(argv: list[str], progress: Say) -> Report:
+    return load_real.run(argv, progress) if load_real.is_real(argv) else load_virtual.run(argv, progress)
+
+
+def table(report: Report) -> str:
+    return load_real.table(report) if "device" in report.more else load_show.table(report)
+
+
+def draw(report: Report, path: Path) -> None:
+    """Raises ValueError if nothing can be drawn."""
+    if "device" in report.more:
+        raise ValueError("nova-load: no picture of a real device")
+    load_show.draw(report, path)

@@ -88,7 +88,7 @@ def _measure(
     found: list[tuple[ModelWindows, bool]],
 ) -> None:
     """Rows of what was measured are written also if it ends early."""
-    folder = _folder(model, python, options.setup / "models", say)
+    folder = model_folder(model, python, options.setup / "models", say)
     settings = argparse.Namespace(**vars(options) | {"requests": options.requests or model.requests})
     shape = Shape(model.image_px, options.with_image, model.letters, model.tokens)
     commands = all_sides(python, folder, model.name, model.tiny, options.ours)
@@ -100,7 +100,7 @@ def _measure(
         report.rows += rows(measured, [each.name for each in commands], versions)
 
 
-def _folder(model: PeerModel, python: Path, models: Path, say: Say) -> Path:
+def model_folder(model: PeerModel, python: Path, models: Path, say: Say) -> Path:
     """The model's folder, written again if it is of other settings. Raises PeerError."""
     folder, settings = models / model.name, json.dumps(model.settings)
     done = folder / DONE

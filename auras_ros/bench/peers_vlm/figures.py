@@ -22,7 +22,8 @@ from auras_ros.report.result import key
 PERCENTILES = {"p50": 50, "p99": 99, "max": 100}
 THROUGHPUT = ("requests_per_s", "requests_per_s_low", "requests_per_s_high", "tokens_per_s")
 TIMES = tuple(f"{time}_{name}_ms" for time in ("ttft", "tbt", "e2e") for name in PERCENTILES)
-FIGURES = (*THROUGHPUT, *TIMES, "cpu_s_per_request", "client_cpu_s_per_request")
+MEANS = ("ttft_mean_ms", "tbt_mean_ms", "e2e_mean_ms")
+FIGURES = (*THROUGHPUT, *TIMES, *MEANS, "cpu_s_per_request", "client_cpu_s_per_request")
 OVER_VLLM, OVER_TRANSFORMERS, TBT_OVER_VLLM = (
     "throughput_over_vllm", "throughput_over_transformers", "tbt_p99_over_vllm",
 )  # fmt: skip
@@ -69,6 +70,7 @@ def figures(windows: Sequence[Window]) -> dict[str, float]:
     }
     made = dict(zip(THROUGHPUT, (median(rates), min(rates), max(rates), median(tokens)), strict=True))
     for time, values in times.items():
+        made[f"{time}_mean_ms"] = 1e3 * float(np.mean(values))
         for name, percent in PERCENTILES.items():
             made[f"{time}_{name}_ms"] = 1e3 * float(np.percentile(values, percent))
     made["cpu_s_per_request"] = sum(each.cpu_s for each in windows) / len(answers)

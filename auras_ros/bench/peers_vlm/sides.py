@@ -45,6 +45,12 @@ def is_each_core(side: str) -> bool:
     return side.endswith(EACH_CORE)
 
 
+def scheduled(python: Path, folder: Path, model: str, scheduler: str) -> ServerCommand:
+    """`auras serve` with this scheduler."""
+    words = [*SERVE, str(folder), "--name", model, "--port", "{port}", *OUR_OPTIONS, "--scheduler", scheduler]
+    return ServerCommand(f"{OURS} {scheduler}", words, _openmp(python), own=True)
+
+
 def ours(python: Path, folder: Path, model: str, tiny: bool, given: str) -> Sequence[ServerCommand]:
     """`auras serve` whose stages take turns on all cores. Of a tiny model also, if there are two cores, with decode on
     the last one beside the others, and with a replica on each core: with large products both are slower, and more
