@@ -39,6 +39,9 @@ ENGINE_HELP = {
     "vision_cores": "cores of a thread for vision alone, e.g. 0",
     "prefill_cores": "cores of a thread for prefill alone",
     "decode_cores": "cores of a thread for decode alone",
+    "swap_layers": "physical layers that hold the vision encoder's in turn; 0: all stay in memory",
+    "swap_folder": "where the file of those layers is; on a disk",
+    "swap_cores": "cores of the thread that reads it",
 }
 
 

@@ -15,6 +15,7 @@ from auras_ros.device.make import make_device
 from auras_ros.engine.engine import Engine
 from auras_ros.engine.options import MOST_LENGTH, EngineOptions
 from auras_ros.engine.scheduler import Stage, StageScheduler
+from auras_ros.engine.vision_swap import swap_vision
 from auras_ros.engine.workers import (
     DecodeWorker,
     InlineExecutor,
@@ -46,6 +47,9 @@ def make_engine(
     model = checkpoint.model.to(on.tensors)
     decoder = FusedLlama(model.language, options.int8)
     repack(model)
+    vision = _executor("vision", options.vision_cores)
+    if options.swap_layers:
+        swap_vision(checkpoint, options, on, vision)
     length = min(options.length or MOST_LENGTH, checkpoint.length)
     decoder.tabulate(length)
     cache = _cache(decoder, options, length)
@@ -53,13 +57,13 @@ def make_engine(
     attention = _attention(cache, decoder, bucket(options.running), wide(width))
     decode = DecodeWorker(decoder, attention, on, options.running, width)
     workers: dict[Stage, tuple[StageWorker, Executor]] = {
-        "vision": (VisionWorker(model, decoder), _executor("vision", options.vision_cores)),
+        "vision": (VisionWorker(model, decoder), vision),
         "prefill": (PrefillWorker(decoder, attention), _executor("prefill", options.prefill_cores)),
         "decode": (decode, _executor("decode", options.decode_cores)),
     }
     for rows in sorted({bucket(each) for each in range(1, options.running + 1)}):
         workers["decode"][1].submit(decode.prepare, rows).result()
-    return Engine(checkpoint, options, cache, workers, scheduler, clock)
+    return Engine(checkpoint, options, cache, workers, scheduler, clock, *([] if device else [on.close]))
 
 
 def _attention(cache: PagedKVCache, decoder: FusedLlama, rows: int, width: int) -> PagedAttention:

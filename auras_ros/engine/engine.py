@@ -62,7 +62,9 @@ class Engine:
         workers: Mapping[Stage, tuple[StageWorker, Executor]],
         scheduler: StageScheduler | None = None,
         clock: SchedulerClock | None = None,
+        closed: Callable[[], None] = _nothing,
     ) -> None:
+        """closed: called last when it is closed."""
         self.checkpoint, self.options, self._cache, self._workers = checkpoint, options, cache, workers
         self.length = min(options.length or MOST_LENGTH, checkpoint.length, (cache.blocks - 1) * cache.block)
         self._scheduler = scheduler or InterleavedScheduler(options.prefill_tokens, options.chunked)
@@ -81,7 +83,7 @@ class Engine:
         self._numbers, self._submitting = 0, threading.Lock()
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
-        self.failure = ""
+        self.failure, self._closed = "", closed
 
     # Called from any thread.
 
@@ -160,6 +162,7 @@ class Engine:
             self._abandon("cancelled", CLOSED)
         for _, executor in self._workers.values():
             executor.shutdown()
+        self._closed()
 
     # The engine's own thread.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 MOST_LENGTH = 8192  # where none is asked for
-LEAST = {"length": 0, "waiting": 0, "image_cache_mib": 0}  # the other numbers: 1
+LEAST = {"length": 0, "waiting": 0, "image_cache_mib": 0, "swap_layers": 0}  # the other numbers: 1
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,9 @@ class EngineOptions:
     longer prompt is divided into prefills of that size; otherwise it is one. prefix_cache: blocks of earlier prompts
     are used again. image_cache_mib: memory for embeddings of earlier images. int8: the decoder's layers multiply in 8
     bits. vision_cores, prefill_cores, decode_cores: cores on which that stage has a thread of its own, beside the
-    others; none: stages take turns in the engine's thread. Raises ValueError, naming the option."""
+    others; none: stages take turns in the engine's thread. swap_layers: physical layers that hold the vision encoder's
+    layers in turn; 0: all stay in memory. swap_folder: for their file, where one is needed. swap_cores: of the thread
+    that reads it. Raises ValueError, naming the option."""
 
     length: int = 0
     block: int = 16
@@ -31,11 +33,14 @@ class EngineOptions:
     vision_cores: tuple[int, ...] = ()
     prefill_cores: tuple[int, ...] = ()
     decode_cores: tuple[int, ...] = ()
+    swap_layers: int = 0
+    swap_folder: str = ""
+    swap_cores: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for each in fields(self):
             value, least = getattr(self, each.name), LEAST.get(each.name, 1)
-            if isinstance(each.default, tuple):  # cores: `device.cores` checks them
+            if isinstance(each.default, tuple | str):  # cores, a folder: the device checks them
                 continue
             if isinstance(each.default, bool):
                 if not isinstance(value, bool):

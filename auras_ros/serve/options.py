@@ -50,7 +50,7 @@ class ServeOptions:
         return self.host in LOOPBACK
 
 
-STAGE_CORES = ("vision_cores", "prefill_cores", "decode_cores")
+STAGE_CORES = ("vision_cores", "prefill_cores", "decode_cores", "swap_cores")
 Named = Mapping[str, Any]
 OWN: Mapping[str, Field[Any]] = {each.name: each for each in fields(ServeOptions)}
 ENGINE: Mapping[str, Field[Any]] = {each.name: each for each in fields(EngineOptions)}

@@ -61,6 +61,12 @@ class VlmSettings:
         EngineOptions.image_cache_mib, "memory for the embeddings of earlier images, MiB", 0, MOST
     )
     int8: bool = parameter(EngineOptions.int8, "the decoder's layers multiply in 8 bits")
+    swap_layers: int = parameter(
+        EngineOptions.swap_layers,
+        "physical layers that hold the vision encoder's in turn; 0: all stay in memory", 0, 1024,
+    )  # fmt: skip
+    swap_folder: str = parameter(EngineOptions.swap_folder, "folder, on a disk, for the file of those layers")
+    swap_cores: str = parameter("", "cores of the thread that reads it; empty: any of the process")
 
     def camera_names(self) -> tuple[str, ...]:
         """Raises ParameterError."""
@@ -88,7 +94,7 @@ class VlmSettings:
     def engine_options(self) -> EngineOptions:
         """Raises ParameterError."""
         given = {each.name: getattr(self, each.name) for each in fields(EngineOptions)}
-        for name in ("vision_cores", "prefill_cores", "decode_cores"):
+        for name in ("vision_cores", "prefill_cores", "decode_cores", "swap_cores"):
             given[name] = tuple(core_numbers("vlm", name, given[name]) or ())
         return EngineOptions(**given)
 
