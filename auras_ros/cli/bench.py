@@ -30,6 +30,7 @@ BENCHES = {
     "startup": "time to the first chunk, cost of preparation, and memory of each worker",
     "seams": "jumps and success where one chunk follows another, for each way of joining them, under injected latency",
     "pipeline": "chunks per second of the modes seq, dec, par and auras, side by side",
+    "nova-offload": "the vision tower's layers swapped from a file: time and memory beside the resident tower's",
     "peers": "LeRobot's DiffusionPolicy and transformers' generate compared with seq and auras, on the same weights",
     "peers-vlm": "vLLM and transformers compared with `auras serve`, over HTTP: the same weights, requests and tokens",
 }
@@ -46,7 +47,7 @@ example
 
 
 def run(argv: list[str]) -> int:
-    listed = "\n".join(f"  {name:9} {text}" for name, text in BENCHES.items())
+    listed = "\n".join(f"  {name:12} {text}" for name, text in BENCHES.items())
     parser = command_parser("bench", f"{__doc__}\n\nbenches\n{listed}", EXAMPLE)
     parser.add_argument("name", choices=list(BENCHES), help="which bench")
     parser.add_argument("--json", type=Path, help="write the report here")
@@ -93,6 +94,8 @@ def _explain(name: str) -> None:
 
 def _module(name: str) -> ModuleType:
     """The bench's module, which has `run`, and may have `table` and `draw`."""
+    if name.startswith("nova-"):
+        return importlib.import_module(f"auras_ros.bench.nova.{name.removeprefix('nova-').replace('-', '_')}")
     folder = "figures." if name.startswith("fig") or name == "startup" else ""
     file = ".command" if name in FOLDERS else ""
     return importlib.import_module(f"auras_ros.bench.{folder}{name.replace('-', '_')}{file}")

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger(__name__)
 STEADY = 0.9  # of the measured bandwidth is counted on
 TIMED = 3  # forwards and reads that are timed
+FORWARDS, CLOSE = 10, 1e-9  # that a plan is tried with; what is rounding
 MB = 1_000_000
 
 
@@ -71,13 +72,33 @@ class SwapPlan:
 
 
 def make_plan(layers: int, physical: int, layer_bytes: int, bandwidth: float, forward_s: float) -> SwapPlan:
-    """As many resident layers as Eq. 8 needs: a share f >= 1 - B T / M. All, if they and K leave none to swap."""
-    share = 1 - STEADY * bandwidth * forward_s / (layers * layer_bytes)
-    count = max(math.ceil(share * layers), 0)
-    if count + physical >= layers:
-        count = layers
-    resident = tuple(int((place + 0.5) * layers / count) for place in range(count))
+    """The least number of resident layers, evenly spread, with which no layer waits for its copy. All, if they and K
+    leave none to swap.
+
+    A share f >= 1 - B T / M is needed. It is enough only if a resident layer falls into every K layers: a copy has the
+    time of the K - 1 layers after it and no more.
+    """
+    copy_s, compute_s = layer_bytes / (STEADY * bandwidth), forward_s / layers
+    least = math.ceil(layers * (1 - compute_s / copy_s) - CLOSE)
+    for count in range(max(least, 0), layers - physical):
+        resident = tuple(int((place + 0.5) * layers / count) for place in range(count))
+        if not _waits(layers, physical, resident, copy_s / compute_s):
+            break
+    else:
+        resident = tuple(range(layers))
     return SwapPlan(layers, physical, resident, layer_bytes, bandwidth, forward_s)
+
+
+def _waits(layers: int, physical: int, resident: Sequence[int], copy: float) -> bool:
+    """Whether a layer waits for its copy in one of many forwards. Time in forwards of one layer."""
+    now, copied = 0.0, [0.0] * physical
+    for layer in (*range(layers),) * FORWARDS:
+        if layer not in resident:
+            if copied[-physical] > now + CLOSE:
+                return True
+            copied.append(max(now + 1, copied[-1]) + copy)
+        now += 1
+    return False
 
 
 @dataclass
@@ -187,8 +208,8 @@ def swap_layers(
 
 def _checked(layers: nn.ModuleList, physical: int, folder: Path | None) -> list[list[Tensor]]:
     """Each layer's weights."""
-    if not 1 <= physical < len(layers):
-        raise DeviceError(f"swap_layers: {physical} physical layers for {len(layers)}: from 1 to {len(layers) - 1}")
+    if not 2 <= physical < len(layers):  # one alone hides nothing
+        raise DeviceError(f"swap_layers: {physical} physical layers for {len(layers)}: from 2 to {len(layers) - 1}")
     if folder is not None and not folder.is_dir():
         raise DeviceError(f"swap_folder: {folder} is not a folder")
     weights = [weights_of(each) for each in layers]

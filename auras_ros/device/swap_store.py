@@ -12,6 +12,7 @@ import fcntl
 import mmap
 import os
 import tempfile
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -56,19 +57,17 @@ class FileStore:
     def __init__(self, folder: Path, layers: Sequence[Sequence[Tensor]], slots: int = 0) -> None:
         """Writes the layers. Raises OSError."""
         self._size = _in_pages(sum(map(len, layers[0])))
-        self._file = tempfile.TemporaryFile(dir=folder, prefix=PREFIX, buffering=0)  # noqa: SIM115  (see `close`)
-        for number, weights in enumerate(layers):
-            self._file.seek(number * self._size)
-            for each in weights:
-                _write(self._file.fileno(), each.cpu().numpy().data)
-        self._file.truncate(len(layers) * self._size)
-        self._direct = _past_the_cache(self._file.fileno())
+        with tempfile.TemporaryFile(dir=folder, prefix=PREFIX) as file:
+            for number, weights in enumerate(layers):
+                file.seek(number * self._size)
+                for each in weights:
+                    file.write(each.cpu().numpy().data)
+            file.truncate(len(layers) * self._size)
+            self.fileno = os.dup(file.fileno())
+        self._close = weakref.finalize(self, os.close, self.fileno)
+        self._direct = _past_the_cache(self.fileno)
         piece = self._size if slots else min(PIECE, self._size)
         self._staging = [_aligned(piece, pinned=slots > 0) for _ in range(max(slots, 1))]
-
-    @property
-    def fileno(self) -> int:
-        return self._file.fileno()
 
     @property
     def kind(self) -> str:
@@ -82,7 +81,7 @@ class FileStore:
             _scatter(piece, start, into)
 
     def close(self) -> None:
-        self._file.close()
+        self._close()
 
     def _fill(self, piece: Tensor, at: int) -> None:
         view, done = piece.numpy().data, 0
@@ -168,11 +167,6 @@ def _scatter(piece: Tensor, start: int, into: Sequence[Tensor]) -> None:
         at += len(each)
 
 
-def _write(file: int, view: memoryview) -> None:
-    while view:
-        view = view[os.write(file, view) :]
-
-
 def _past_the_cache(file: int) -> bool:
     """Empty the page cache of the file and read past it from now on. False where the file system refuses."""
     os.fsync(file)
@@ -183,6 +177,7 @@ def _past_the_cache(file: int) -> bool:
         os.preadv(file, [mmap.mmap(-1, mmap.PAGESIZE)], 0)
     except OSError:
         fcntl.fcntl(file, fcntl.F_SETFL, flags)
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)  # what is read ahead would stay
         return False
     return True
 

@@ -1,0 +1,1 @@
+"""Nova's comparisons: one file for each, `auras bench nova-…`."""
