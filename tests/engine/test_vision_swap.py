@@ -95,6 +95,27 @@ def test_answers_are_the_same_and_nothing_is_left(
     assert "lane swap" not in [each.name for each in threading.enumerate()]
 
 
+@pytest.mark.usefixtures("plans")
+def test_a_layer_that_cannot_be_read_is_one_requests_error(
+    folder: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = engine_of(folder("qwen2_5_vl"), image_cache_mib=0, swap_layers=2, swap_folder=str(tmp_path))
+    request = VlmRequest(chat(engine.checkpoint, "how many", SIZES[:1]), max_tokens=3, ignore_eos=True)
+    (before,) = answers(engine, [request])
+
+    def fail(*_: object) -> int:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("os.preadv", fail)
+        (failed,) = answers(engine, [request])
+    (after,) = answers(engine, [request])
+    assert (before.finish, failed.finish, after.finish) == ("length", "error", "length")
+    assert "could not be read" in failed.detail
+    assert after.tokens == before.tokens
+    engine.close()
+
+
 def test_what_cannot_be_swapped_is_refused_by_the_options_name(folder: Callable[[str], Path], tmp_path: Path) -> None:
     path = folder("smolvlm")
     with pytest.raises(DeviceError, match="swap_folder: must be given: on a CPU"):
