@@ -20,10 +20,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from auras_ros.device.lane import Device, DeviceError, Lane, Mark
-from auras_ros.device.swap_store import SwapStore, make_store, weights_of
+from auras_ros.device.swap_store import Reader, SwapStore, make_store, weights_of
 from auras_ros.device.uncaptured import cannot_capture
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class _Physical:
     """wanted: the logical layer that its next copy reads. loaded: its mark; failure: what it raised."""
 
     module: nn.Module
-    weights: list[Tensor]
+    read: Reader
     wanted: int = 0
     loaded: Mark | None = None
     failure: Exception | None = None
@@ -119,8 +120,9 @@ class LayerSwap:
     def __init__(
         self, plan: SwapPlan, modules: Sequence[nn.Module], store: SwapStore, device: Device, lane: Lane
     ) -> None:
-        self.plan, self._order, self._store, self._lane = plan, plan.swapped, store, lane
-        self._physical = [_Physical(each, weights_of(each)) for each in modules]
+        self.plan, self._order, self._reuses, self._lane = plan, plan.swapped, store.reuses, lane
+        readers = [store.reader(number, weights_of(each)) for number, each in enumerate(modules)]
+        self._physical = [_Physical(*each) for each in zip(modules, readers, strict=True)]
         self._filling = False  # capturing a stage runs it
         self._stages = [
             device.capture(f"swap {number}", partial(self._read, number), lane) for number in range(len(modules))
@@ -155,7 +157,7 @@ class LayerSwap:
         """The swapped layer of this turn into the physical layer that it falls to."""
         number = turn % len(self._physical)
         physical = self._physical[number]
-        if self._store.reuses and physical.loaded is not None:
+        if self._reuses and physical.loaded is not None:
             physical.loaded.wait()
         physical.wanted = self._order[turn % len(self._order)]
         physical.loaded = self._lane.launch(self._stages[number])
@@ -167,7 +169,7 @@ class LayerSwap:
         physical.failure = None
         try:
             if self._filling:
-                self._store.read(physical.wanted, number, physical.weights)
+                physical.read(physical.wanted)
         except Exception as error:  # noqa: BLE001  (raised where the layer is needed)
             physical.failure = error
 
@@ -224,18 +226,19 @@ def _checked(layers: nn.ModuleList, physical: int, folder: Path | None) -> list[
 def _bandwidth(store: SwapStore, weights: Sequence[Sequence[Tensor]], device: Device, lane: Lane) -> float:
     """Of the link, bytes/s: some layers are read into themselves. Raises DeviceError."""
     number, took_s = 0, list[float]()
+    readers = [store.reader(0, each) for each in weights[: 1 + TIMED]]
 
     def read() -> None:
         cannot_capture("layers are copied in")
-        store.read(number, 0, weights[number])
+        readers[number](number)
 
     stage = device.capture("swap", read, lane)
-    for number in (each % len(weights) for each in range(1 + TIMED)):
+    for number in range(len(readers)):
         try:
             took_s.append(_seconds(lambda: lane.launch(stage).wait()))
         except OSError as error:
             raise DeviceError(f"swap_folder: layer {number} could not be read: {error}") from error
-    return sum(map(len, weights[0])) / sorted(took_s[1:])[TIMED // 2]
+    return sum(map(len, weights[0])) / median(took_s[1:])
 
 
 def _seconds(run: Callable[[], object]) -> float:

@@ -13,7 +13,7 @@ import mmap
 import os
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -26,6 +26,11 @@ PIECE = 4 << 20  # bytes read at a time on a CPU: a larger buffer is hardly quic
 PREFIX = "auras-swap-"
 MEMINFO = Path("/proc/meminfo")
 SPARE = 2 << 30  # bytes of host memory that page-locked layers leave to others
+
+
+Reader = Callable[[int], None]
+"""Copies this layer's weights to where they compute; on a GPU by operations of the current stream. Raises OSError. It
+holds the interpreter as little as it can: what computes beside it needs that for every operation."""
 
 
 class SwapStore(Protocol):
@@ -41,9 +46,8 @@ class SwapStore(Protocol):
         """Whether reading into a physical layer overwrites what its last copy on a GPU may still read."""
         ...
 
-    def read(self, layer: int, slot: int, into: Sequence[Tensor]) -> None:
-        """Copy the layer's weights into those (`weights_of`) of physical layer `slot`; on a GPU by operations of the
-        current stream. Raises OSError."""
+    def reader(self, slot: int, into: Sequence[Tensor]) -> Reader:
+        """For physical layer number `slot`, whose weights (`weights_of`) are `into`."""
         ...
 
     def close(self) -> None: ...
@@ -73,12 +77,18 @@ class FileStore:
     def kind(self) -> str:
         return "a file" if self._direct else "a file through the page cache, which is emptied after each layer"
 
-    def read(self, layer: int, slot: int, into: Sequence[Tensor]) -> None:
+    def reader(self, slot: int, into: Sequence[Tensor]) -> Reader:
         host = self._staging[slot % len(self._staging)]
-        for start in range(0, self._size, len(host)):
-            piece = host[: self._size - start]
-            self._fill(piece, layer * self._size + start)
-            _scatter(piece, start, into)
+        starts = range(0, self._size, len(host))
+        pieces = [(start, _joined(host[: self._size - start], start, into)) for start in starts]
+
+        def read(layer: int) -> None:
+            for start, copies in pieces:
+                self._fill(host[: self._size - start], layer * self._size + start)
+                for target, part in copies:
+                    target.copy_(part, non_blocking=True)
+
+        return read
 
     def close(self) -> None:
         self._close()
@@ -100,15 +110,16 @@ class PinnedStore:
     kind, reuses = "page-locked memory", False
 
     def __init__(self, layers: Sequence[Sequence[Tensor]]) -> None:
-        self._layers = [_aligned(sum(map(len, weights)), pinned=True) for weights in layers]
-        for host, weights in zip(self._layers, layers, strict=True):
-            at = 0
-            for each in weights:
-                host[at : at + len(each)].copy_(each)
-                at += len(each)
+        self._layers = [_aligned(sum(map(len, weights)), True).split([*map(len, weights)]) for weights in layers]
+        for number, weights in enumerate(layers):
+            self._copy(weights, self._layers[number])
 
-    def read(self, layer: int, slot: int, into: Sequence[Tensor]) -> None:
-        _scatter(self._layers[layer], 0, into)
+    def reader(self, slot: int, into: Sequence[Tensor]) -> Reader:
+        return lambda layer: self._copy(self._layers[layer], into)
+
+    def _copy(self, weights: Sequence[Tensor], into: Sequence[Tensor]) -> None:
+        for target, weight in zip(into, weights, strict=True):
+            target.copy_(weight, non_blocking=True)
 
     def close(self) -> None:
         self._layers = []
@@ -157,14 +168,15 @@ def _bytes_of(weight: Tensor) -> Tensor:
     return weight.detach().view(-1).view(torch.uint8)
 
 
-def _scatter(piece: Tensor, start: int, into: Sequence[Tensor]) -> None:
-    """The layer's bytes from `start` on to where they belong."""
-    at = 0
+def _joined(piece: Tensor, start: int, into: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
+    """Where the layer's bytes from `start` on, which are in `piece`, belong: (target, part of the piece)."""
+    at, found = 0, []
     for each in into:
         low, high = max(at, start), min(at + len(each), start + len(piece))
         if low < high:
-            each[low - at : high - at].copy_(piece[low - start : high - start], non_blocking=True)
+            found.append((each[low - at : high - at], piece[low - start : high - start]))
         at += len(each)
+    return found
 
 
 def _past_the_cache(file: int) -> bool:

@@ -177,6 +177,9 @@ class Shelf:
         self.read_into: list[tuple[int, int]] = []
         self._put = put
 
+    def reader(self, slot: int, into: Sequence[Tensor]) -> Callable[[int], None]:
+        return lambda layer: self.read(layer, slot, into)
+
     def read(self, layer: int, slot: int, into: Sequence[Tensor]) -> None:
         self.read_into.append((layer, slot))
         self._put(lambda: into[0].fill_(255))  # half of it

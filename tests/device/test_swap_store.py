@@ -37,7 +37,7 @@ def layers(count: int, seed: int = 0) -> list[list[Tensor]]:
 
 def read(store: Any, layer: int) -> list[Tensor]:
     into = [torch.zeros(size, dtype=torch.uint8) for size in SIZES]
-    store.read(layer, 0, into)
+    store.reader(0, into)(layer)
     return into
 
 
