@@ -241,6 +241,10 @@ PARTS: dict[str, GpuPart] = {
     "startup-dp-plus": bench("the same, DP-plus", 50, _STARTUP, "startup", "--policy", "dp-plus", *_CUDA),
     "startup-openvla": bench("the same, OpenVLA-7B", 70, _STARTUP, "startup", "--policy", "openvla-7b", *_CUDA),
     "startup-rt2": bench("the same, RT-2 (LLaVA-1.5-7B)", 70, _STARTUP, "startup", "--policy", "llava-1.5-7b", *_CUDA),
+    # 7 parts captured; 4000 forwards of well under a millisecond
+    "nova-overhead": bench(
+        "Nova: changing the partition before a forward", 40, "*_us_p50 *_us_p99", "nova-overhead", *_CUDA
+    ),
     # lockstep on the host: jumps and success do not depend on the GPU
     "seams": bench(
         "joining chunks under 200 ms of latency, on the CPU", 300, "success_*",

@@ -27,6 +27,7 @@ BENCHES = {
     "fig15": "speedup of auras over seq, by the number of action tokens and of denoising steps",
     "fig16": "rate of TinyVLA (a language model as encoder) over the stages, with either fetch_offset",
     "cohost": "the policy's rate and frames alone and beside a busy vision-language model on another core",
+    "nova-overhead": "what it costs to change the partition of a device before a forward",
     "startup": "time to the first chunk, cost of preparation, and memory of each worker",
     "seams": "jumps and success where one chunk follows another, for each way of joining them, under injected latency",
     "pipeline": "chunks per second of the modes seq, dec, par and auras, side by side",
@@ -47,7 +48,7 @@ example
 
 
 def run(argv: list[str]) -> int:
-    listed = "\n".join(f"  {name:12} {text}" for name, text in BENCHES.items())
+    listed = "\n".join(f"  {name:13} {text}" for name, text in BENCHES.items())
     parser = command_parser("bench", f"{__doc__}\n\nbenches\n{listed}", EXAMPLE)
     parser.add_argument("name", choices=list(BENCHES), help="which bench")
     parser.add_argument("--json", type=Path, help="write the report here")

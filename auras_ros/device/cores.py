@@ -10,9 +10,13 @@ starts for a thread inherit its cores if those are set before its first operatio
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from auras_ros.device.lane import DeviceError
+
+_STARTING = threading.Lock()  # torch's default number of threads is per process, so one thread starts at a time
 
 
 def checked(lane: str, cores: Sequence[int] | None, threads: int | None) -> tuple[frozenset[int] | None, int]:
@@ -52,6 +56,20 @@ def occupy(lane: str, cores: frozenset[int] | None, threads: int) -> None:
             raise _missing(lane, cores, got)
     torch.get_num_threads()  # from here on the number is this thread's own; see the module's docstring
     torch.set_num_threads(threads)
+
+
+@contextmanager
+def starting() -> Iterator[None]:
+    """Around the start of a thread that occupies cores: restores the default of threads to come. The caller's own
+    number is unchanged."""
+    import torch
+
+    with _STARTING:
+        own = torch.get_num_threads()
+        try:
+            yield
+        finally:
+            torch.set_num_threads(own)
 
 
 def _missing(lane: str, cores: frozenset[int], got: frozenset[int]) -> DeviceError:

@@ -4,8 +4,8 @@ Graphs of one lane share a memory pool, and each lane has its own: a graph's tem
 that replay side by side must not share one. Within a lane any order of replays is safe because nothing that a stage
 allocates is read after it (`lane` requires this of every stage).
 
-A partition of the GPU will be a stream of a green context: `lane` takes a stream, and a stage belongs to the lane that
-it was captured for, so each partition has its own graphs.
+A partition of the GPU gives `lane` a stream of its own (cuda_partition.py). A stage belongs to the lane that it was
+captured for, so each partition has its own graphs.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class CudaDevice(LanedDevice[CudaLane]):
         import torch
 
         super().__init__(torch.device("cuda", index), spans)
-        self._torch = torch
+        self._torch, self._pooled = torch, 0
         self._scale = None if spans is None else HostScale(self.tensors, MonotonicClock())
 
     def lane(
@@ -60,18 +60,18 @@ class CudaDevice(LanedDevice[CudaLane]):
         cores: Sequence[int] | None = None,
         threads: int | None = None,
         stream: torch.cuda.Stream | None = None,
-    ) -> Lane:
-        """A lane on a stream of its own, or on `stream` (a partition's). Streams always run side by side. `cores` and
-        `threads` are for CPU devices and ignored here, so that an executor can ask every device for the same lanes.
+        uncaptured: str = "",
+    ) -> CudaLane:
+        """A lane on a stream of its own, or on `stream` (a partition's). Streams always run side by side. uncaptured:
+        why no stage of this lane may be captured. `cores` and `threads` are for CPU devices and ignored here, so that
+        an executor can ask every device for the same lanes.
 
         Warns beyond POOLED_STREAMS lanes: torch has no more streams, and lanes that share one run one after another.
         """
         self._refuse_if_closed(name)
-        if len(self._lanes) == POOLED_STREAMS:
-            what = f"{self.tensors}: lane {name!r} is one more than the {POOLED_STREAMS} streams that torch has"
-            warnings.warn(f"{what}: it shares one with another lane, and they take turns", RuntimeWarning, stacklevel=2)
-        stream = self._torch.cuda.Stream(self.tensors) if stream is None else stream
-        self._lanes.append(CudaLane(name, stream, self._failures, self._spans, self._scale))
+        if stream is None:
+            stream = self._pooled_stream(name)
+        self._lanes.append(CudaLane(name, stream, self._failures, self._spans, self._scale, uncaptured))
         return self._lanes[-1]
 
     def capture(self, name: str, body: Callable[[], None], lane: Lane) -> Stage:
@@ -89,6 +89,14 @@ class CudaDevice(LanedDevice[CudaLane]):
         """Write the spans of launches that have ended; never waits."""
         for lane in self._lanes:
             lane.collect(wait=False)
+
+    def _pooled_stream(self, lane: str) -> torch.cuda.Stream:
+        if self._pooled == POOLED_STREAMS:
+            what = f"{self.tensors}: lane {lane!r} is one more than the {POOLED_STREAMS} streams that torch has"
+            warnings.warn(f"{what}: it shares one with another lane, and they take turns", RuntimeWarning, stacklevel=3)
+        self._pooled += 1
+        made: torch.cuda.Stream = self._torch.cuda.Stream(self.tensors)
+        return made
 
     def _capture(self, name: str, body: Callable[[], None], own: CudaLane) -> CudaStage:
         try:
@@ -115,7 +123,7 @@ class CudaDevice(LanedDevice[CudaLane]):
                 if said:
                     break
         lane.stream.synchronize()
-        return tuple(said)
+        return (*said, lane.uncaptured) if lane.uncaptured else tuple(said)
 
     def _graph(self, body: Callable[[], None], lane: CudaLane, reasons: list[Exception]) -> torch.cuda.CUDAGraph:
         """`thread_local`: what other threads do on the GPU meanwhile does not break the capture."""

@@ -79,7 +79,8 @@ class CudaMark:
 
 
 class CudaLane:
-    """See the module's docstring. `scale` is given if spans are recorded."""
+    """See the module's docstring. scale: given if spans are recorded. uncaptured: why its stages are not captured;
+    empty if they are."""
 
     def __init__(
         self,
@@ -88,10 +89,12 @@ class CudaLane:
         failures: StageFailures,
         spans: Spans | None,
         scale: HostScale | None,
+        uncaptured: str = "",
     ) -> None:
         import torch
 
         self.name, self.stream, self._failures = name, stream, failures
+        self.uncaptured = uncaptured
         self._cuda = torch.cuda
         self._spans, self._scale = spans, scale
         self._slots = [Slot(scale is not None, stream.device) for _ in range(DEPTH)]

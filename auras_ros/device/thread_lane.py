@@ -9,13 +9,12 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 
-from auras_ros.device.cores import occupy
+from auras_ros.device.cores import occupy, starting
 from auras_ros.device.failure import Failure, StageFailures
 from auras_ros.device.lane import DeviceError, Mark, Stage
 from auras_ros.device.plain import PlainStage, plain
 
 DEPTH = 64  # launches that a lane holds; one more waits for the oldest
-_STARTING = threading.Lock()  # torch's default number of threads is per process, so one lane starts at a time
 
 
 class ThreadMark:
@@ -86,8 +85,6 @@ class ThreadLane:
         self._thread.join()
 
     def _start(self, cores: frozenset[int] | None, threads: int) -> None:
-        import torch
-
         ready = threading.Event()
         refused: list[BaseException] = []
 
@@ -100,12 +97,10 @@ class ThreadLane:
             if not refused:
                 self._work()
 
-        with _STARTING:
-            own = torch.get_num_threads()
+        with starting():
             self._thread = threading.Thread(target=begin, name=f"lane {self.name}", daemon=True)
             self._thread.start()
             ready.wait()
-            torch.set_num_threads(own)  # restores the default; the caller's own number is unchanged
         if refused:
             self._thread.join()
             raise refused[0]

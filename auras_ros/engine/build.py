@@ -13,12 +13,12 @@ from auras_ros.device.cores import checked, occupy
 from auras_ros.device.lane import Device
 from auras_ros.device.make import make_device
 from auras_ros.engine.engine import Engine
+from auras_ros.engine.forwards import InlineExecutor, Place, PlacedForwards
 from auras_ros.engine.options import MOST_LENGTH, EngineOptions
 from auras_ros.engine.scheduler import Stage, StageScheduler
 from auras_ros.engine.vision_swap import swap_vision
 from auras_ros.engine.workers import (
     DecodeWorker,
-    InlineExecutor,
     PrefillWorker,
     StageWorker,
     VisionWorker,
@@ -56,14 +56,20 @@ def make_engine(
     width = min(cache.needed(length), cache.blocks - 1)
     attention = _attention(cache, decoder, bucket(options.running), wide(width))
     decode = DecodeWorker(decoder, attention, on, options.running, width)
-    workers: dict[Stage, tuple[StageWorker, Executor]] = {
-        "vision": (VisionWorker(model, decoder), vision),
-        "prefill": (PrefillWorker(decoder, attention), _executor("prefill", options.prefill_cores)),
-        "decode": (decode, _executor("decode", options.decode_cores)),
+    workers: dict[Stage, StageWorker] = {
+        "vision": VisionWorker(model, decoder),
+        "prefill": PrefillWorker(decoder, attention),
+        "decode": decode,
+    }
+    executors: dict[Place, Executor] = {
+        ("vision", None): vision,
+        ("prefill", None): _executor("prefill", options.prefill_cores),
+        ("decode", None): _executor("decode", options.decode_cores),
     }
     for rows in sorted({bucket(each) for each in range(1, options.running + 1)}):
-        workers["decode"][1].submit(decode.prepare, rows).result()
-    return Engine(checkpoint, options, cache, workers, scheduler, clock, *([] if device else [on.close]))
+        executors["decode", None].submit(decode.prepare, rows).result()
+    forwards = PlacedForwards(workers, executors, on if device is None else None)
+    return Engine(checkpoint, options, cache, forwards, scheduler, clock)
 
 
 def _attention(cache: PagedKVCache, decoder: FusedLlama, rows: int, width: int) -> PagedAttention:

@@ -1,15 +1,15 @@
 """The engine: `step` drains what has finished, admits, schedules and dispatches (HeteroServe 5.4's loop).
 
-One thread owns all of its state; others put requests into the intake and set `cancelled`. Forwards run in that thread,
-or in those of the stages' own cores.
+One thread owns all of its state; others put requests into the intake and set `cancelled`. Forwards run where
+`StageForwards` puts them.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, Future, wait
+from collections.abc import Callable
+from concurrent.futures import Future, wait
 from dataclasses import replace
 
 from auras_ros.checkpoints.vlm.open import VlmCheckpoint
@@ -17,6 +17,7 @@ from auras_ros.clock import MonotonicClock, SchedulerClock
 from auras_ros.engine.active import ActiveRequest
 from auras_ros.engine.allocation import BlockAllocation
 from auras_ros.engine.choose import NoTokenError
+from auras_ros.engine.forwards import StageForwards
 from auras_ros.engine.grammar import Grammars
 from auras_ros.engine.images import ImageCache
 from auras_ros.engine.intake import Intake
@@ -40,7 +41,7 @@ from auras_ros.engine.scheduler import (
 )
 from auras_ros.engine.stats import EngineSnapshot, EngineStats
 from auras_ros.engine.tables import BlockTables
-from auras_ros.engine.workers import Outcome, StageWorker
+from auras_ros.engine.workers import Outcome
 from auras_ros.models.paged_kv import PagedKVCache
 from auras_ros.models.vlm import ImageEmbeddings
 
@@ -59,13 +60,11 @@ class Engine:
         checkpoint: VlmCheckpoint,
         options: EngineOptions,
         cache: PagedKVCache,
-        workers: Mapping[Stage, tuple[StageWorker, Executor]],
+        forwards: StageForwards,
         scheduler: StageScheduler | None = None,
         clock: SchedulerClock | None = None,
-        closed: Callable[[], None] = _nothing,
     ) -> None:
-        """closed: called last when it is closed."""
-        self.checkpoint, self.options, self._cache, self._workers = checkpoint, options, cache, workers
+        self.checkpoint, self.options, self._cache, self._forwards = checkpoint, options, cache, forwards
         self.length = min(options.length or MOST_LENGTH, checkpoint.length, (cache.blocks - 1) * cache.block)
         self._scheduler = scheduler or InterleavedScheduler(options.prefill_tokens, options.chunked)
         self._clock = clock or MonotonicClock()
@@ -83,7 +82,7 @@ class Engine:
         self._numbers, self._submitting = 0, threading.Lock()
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
-        self.failure, self._closed = "", closed
+        self.failure = ""
 
     # Called from any thread.
 
@@ -160,9 +159,7 @@ class Engine:
             self._thread = None
         else:
             self._abandon("cancelled", CLOSED)
-        for _, executor in self._workers.values():
-            executor.shutdown()
-        self._closed()
+        self._forwards.close()
 
     # The engine's own thread.
 
@@ -199,7 +196,7 @@ class Engine:
         for entry in finished:
             self._running.remove(entry)
             future, dispatch, begun_ns = entry
-            self._state.idle.add(dispatch.stage)
+            del self._state.running[dispatch.stage]
             taken_ns = self._clock.now_ns() - begun_ns
             for each in dispatch.requests:
                 each.busy = False
@@ -238,12 +235,11 @@ class Engine:
                 return
         for each in dispatch.requests:
             each.busy = True
-        self._state.idle.discard(dispatch.stage)
+        self._state.running[dispatch.stage] = dispatch
         self._state.last = dispatch.stage
-        worker, executor = self._workers[dispatch.stage]
         begun_ns = self._clock.now_ns()
         self._under_way.add((dispatch.stage, begun_ns))
-        future = executor.submit(worker, dispatch)
+        future = self._forwards.submit(dispatch)
         self._running.append((future, dispatch, begun_ns))
         future.add_done_callback(lambda _: self._finished(dispatch.stage, begun_ns))
 

@@ -35,36 +35,69 @@ class StageQueues(dict[Stage, list[ActiveRequest]]):
 
 @dataclass(frozen=True)
 class Dispatch:
-    """One forward of a stage. counts: how many tokens of each request, except of vision. image: of vision, which one of
-    the request's."""
+    """One forward of a stage. counts: how many tokens of each request, except of vision; a prefill may have requests
+    that decode, with one token each. image: of vision, which one of the request's. split: units of decode's part of
+    the device, the other stages run on the rest; None: on the whole device."""
 
     stage: Stage
     requests: tuple[ActiveRequest, ...]
     counts: tuple[int, ...] = ()
     image: int = 0
+    split: int | None = None
 
 
 @dataclass
 class EngineState:
-    """The requests of each stage, and which stages have nothing running. remaining: tokens that a prefill has yet to
-    compute. fits: whether there are blocks for a prefill of these requests, so many tokens of each. last: the stage of
-    the last dispatch."""
+    """The requests of each stage, and what runs. remaining: tokens that a prefill has yet to compute. fits: whether
+    there are blocks for a prefill of these requests, so many tokens of each. last: the stage of the last dispatch."""
 
     remaining: Callable[[ActiveRequest], int]
     fits: Callable[[Sequence[ActiveRequest], Sequence[int]], bool]
     queues: StageQueues = field(default_factory=StageQueues)
-    idle: set[Stage] = field(default_factory=lambda: set(STAGES))
+    running: dict[Stage, Dispatch] = field(default_factory=dict)
     last: Stage | None = None
 
     def ready(self, stage: Stage) -> list[ActiveRequest]:
         """Those that wait for the stage, if it is idle."""
-        return [each for each in self.queues[stage] if not each.busy] if stage in self.idle else []
+        return [] if stage in self.running else [each for each in self.queues[stage] if not each.busy]
+
+    @property
+    def pending(self) -> int:
+        """Requests that are in vision or prefill, running ones included (Nova III-C2: the load)."""
+        return len(self.queues["vision"]) + len(self.queues["prefill"])
 
 
 class StageScheduler(Protocol):
     def next(self, state: EngineState) -> Dispatch | None:
         """What to start now; None if nothing can be."""
         ...
+
+
+def decode_all(state: EngineState, split: int | None = None) -> Dispatch | None:
+    """One token of every request that decodes and does not run."""
+    ready = tuple(state.ready("decode"))
+    return Dispatch("decode", ready, (1,) * len(ready), split=split) if ready else None
+
+
+def prefill_up_to(state: EngineState, budget: int, chunked: bool) -> Dispatch | None:
+    """The next prompts, packed up to `budget` tokens; the first one at least. chunked: none has more than that."""
+    chosen, counts, left = list[ActiveRequest](), list[int](), budget
+    for each in state.ready("prefill"):
+        count = state.remaining(each)
+        if chunked:
+            count = min(count, left)
+        if (chosen and count > left) or count == 0 or not state.fits([*chosen, each], [*counts, count]):
+            break
+        chosen.append(each)
+        counts.append(count)
+        left -= count
+    return Dispatch("prefill", tuple(chosen), tuple(counts)) if chosen else None
+
+
+def next_image(state: EngineState) -> Dispatch | None:
+    """One image of the first request that waits for vision."""
+    waiting = state.ready("vision")
+    return Dispatch("vision", (waiting[0],), image=waiting[0].unseen()[0]) if waiting else None
 
 
 class InterleavedScheduler:
@@ -76,25 +109,7 @@ class InterleavedScheduler:
         self._budget, self._chunked = prefill_tokens, chunked
 
     def next(self, state: EngineState) -> Dispatch | None:
-        ready = tuple(state.ready("decode"))
-        decode = Dispatch("decode", ready, (1,) * len(ready)) if ready else None
+        decode = decode_all(state)
         if state.last != "decode" and decode is not None:
             return decode
-        return self._prefill(state) or self._vision(state) or decode
-
-    def _prefill(self, state: EngineState) -> Dispatch | None:
-        chosen, counts, left = list[ActiveRequest](), list[int](), self._budget
-        for each in state.ready("prefill"):
-            count = state.remaining(each)
-            if self._chunked:
-                count = min(count, left)
-            if (chosen and count > left) or count == 0 or not state.fits([*chosen, each], [*counts, count]):
-                break
-            chosen.append(each)
-            counts.append(count)
-            left -= count
-        return Dispatch("prefill", tuple(chosen), tuple(counts)) if chosen else None
-
-    def _vision(self, state: EngineState) -> Dispatch | None:
-        waiting: Sequence[ActiveRequest] = state.ready("vision")
-        return Dispatch("vision", (waiting[0],), image=waiting[0].unseen()[0]) if waiting else None
+        return prefill_up_to(state, self._budget, self._chunked) or next_image(state) or decode

@@ -7,8 +7,7 @@ The other two have other shapes each time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Executor, Future
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -34,18 +33,6 @@ class StageWorker(Protocol):
     """Runs one stage."""
 
     def __call__(self, dispatch: Dispatch) -> Outcome: ...
-
-
-class InlineExecutor(Executor):
-    """Runs in the caller's thread, before `submit` returns."""
-
-    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001  (raised again by whoever reads the result)
-            future.set_exception(error)
-        return future
 
 
 class VisionWorker:

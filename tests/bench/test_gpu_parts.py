@@ -23,6 +23,7 @@ from auras_ros.bench import gpu_parts
 from auras_ros.bench.figures import fig3, fig11, fig14, fig15, fig16, played_figure, startup
 from auras_ros.bench.gpu_parts import GROUPS, PARTS, GpuPart
 from auras_ros.bench.gpu_process import LIMIT_S, PartError, PartSkippedError
+from auras_ros.bench.nova import overhead
 from auras_ros.bench.pipeline import command as pipeline
 from auras_ros.bench.seams import command as seams
 from auras_ros.cli import bench as cli_bench
@@ -42,6 +43,7 @@ STOPS: dict[str, list[tuple[ModuleType, str]]] = {  # what would measure
     "fig15-dp": [(fig15, "_compare_steps")],
     "fig16": [(fig16, "_measure")],
     "startup": [(startup, "_measure")],
+    "nova-overhead": [(overhead, "_measure")],
 }
 
 
@@ -95,7 +97,8 @@ def test_the_other_benches_take_the_options(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_every_bench_is_one_of_the_command_lines() -> None:
     assert {part.command[0] for part in BENCHES.values()} <= set(cli_bench.BENCHES)
-    asked = {"pipeline", "fig3", "fig11", "fig12", "fig13", "fig14", "fig15", "fig16", "startup", "seams", "peers"}
+    figures = {f"fig{number}" for number in (3, *range(11, 17))}
+    asked = {*figures, "pipeline", "startup", "seams", "peers", "nova-overhead"}
     assert {part.command[0] for part in BENCHES.values()} == asked
 
 

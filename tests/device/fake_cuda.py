@@ -8,6 +8,7 @@ comes out in the wrong order sooner or later. Kernels are host functions put in 
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -29,7 +30,18 @@ class Gpu:
         self.captures: list[dict[str, Any]] = []
         self.pools = 0
         self.synchronised: list[Event] = []
-        self.current = self.default = Stream(self)
+        self.default = Stream(self)
+        self.external: dict[int, Stream] = {}  # streams that torch did not make, by their handle
+        self._of_thread = threading.local()
+
+    @property
+    def current(self) -> Stream:
+        """Of the calling thread."""
+        return getattr(self._of_thread, "stream", self.default)
+
+    @current.setter
+    def current(self, stream: Stream) -> None:
+        self._of_thread.stream = stream
 
     def kernel(self, run: Callable[[], object]) -> None:
         """Put one kernel on the current stream, or into the graph that is being captured."""
@@ -150,7 +162,9 @@ def install(patch: pytest.MonkeyPatch, seed: int = 0) -> Gpu:
         "Event": lambda enable_timing=False, blocking=False: Event(gpu, enable_timing, blocking),
         "CUDAGraph": lambda: Graph(gpu),
         "graph": gpu.capture,
+        "ExternalStream": lambda handle, device=None: gpu.external[handle],
         "stream": gpu.on,
+        "set_stream": lambda stream: setattr(gpu, "current", stream),
         "current_stream": lambda device=None: gpu.current,
         "graph_pool_handle": gpu.new_pool,
     }

@@ -120,14 +120,14 @@ def test_a_request_in_a_forward_ends_after_it(
     clock = VirtualClock()
     engine = engine_of(folder.path, block=4, clock=clock, **CORES)
     runs, go = threading.Event(), threading.Event()
-    worker, executor = engine._workers[stage]  # type: ignore[index]
+    worker = engine._forwards.workers[stage]  # type: ignore[index]
 
     def slow(dispatch: Dispatch) -> Any:
         runs.set()
         assert go.wait(PATIENCE_S)
         return worker(dispatch)
 
-    engine._workers[stage] = (slow, executor)  # type: ignore[index]
+    engine._forwards.workers[stage] = slow  # type: ignore[index]
     reply = engine.submit(asked(prompts(engine)["images"], deadline_ms=1.0))
     while not runs.is_set():
         if not engine.step():
@@ -150,8 +150,8 @@ def test_a_sleeping_engine_wakes_for_a_deadline(folder: Written) -> None:
     """Also for that of a request that waits behind another."""
     engine = engine_of(folder.path, running=1, **CORES)
     go = threading.Event()
-    worker, executor = engine._workers["decode"]
-    engine._workers["decode"] = (lambda dispatch: worker(dispatch) if go.wait(PATIENCE_S) else None, executor)  # type: ignore
+    worker = engine._forwards.workers["decode"]
+    engine._forwards.workers["decode"] = lambda dispatch: worker(dispatch) if go.wait(PATIENCE_S) else None  # type: ignore
     engine.start()
     first = engine.submit(asked(prompts(engine)["text"]))
     late = engine.submit(asked(prompts(engine)["text"], deadline_ms=30.0))
@@ -274,7 +274,7 @@ def test_a_forward_that_raises_ends_its_own_requests(
     folder: Written, wanted: dict[str, list[int]], stage: str, cores: dict[str, Any]
 ) -> None:
     engine = engine_of(folder.path, block=4, **cores)
-    worker, executor = engine._workers[stage]  # type: ignore[index]
+    worker = engine._forwards.workers[stage]  # type: ignore[index]
     asks = prompts(engine)
     victim = asked(asks["images"])
     hit = list[int]()
@@ -287,7 +287,7 @@ def test_a_forward_that_raises_ends_its_own_requests(
             raise MemoryError("no memory")
         return worker(dispatch)
 
-    engine._workers[stage] = (fails, executor)  # type: ignore[index]
+    engine._forwards.workers[stage] = fails  # type: ignore[index]
     replies = [engine.submit(each) for each in (victim, asked(asks["text"]), asked(asks["image"]))]
     finish(engine)
     given = [reply.result(0) for reply in replies]
@@ -372,7 +372,7 @@ def test_an_engine_that_fails_ends_everything_and_says_why(folder: Written) -> N
 
 def test_a_token_that_there_is_none_of_ends_only_its_row(folder: Written, wanted: dict[str, list[int]]) -> None:
     engine = engine_of(folder.path)
-    worker, executor = engine._workers["decode"]
+    worker = engine._forwards.workers["decode"]
 
     def none(dispatch: Dispatch) -> Any:
         made: Any = worker(dispatch)
@@ -380,7 +380,7 @@ def test_a_token_that_there_is_none_of_ends_only_its_row(folder: Written, wanted
         pairs = zip(dispatch.requests, made, strict=True)
         return [NoTokenError("no token") if each.number == 1 else token for each, token in pairs]
 
-    engine._workers["decode"] = (none, executor)  # type: ignore[index]
+    engine._forwards.workers["decode"] = none  # type: ignore[index]
     given = answers(engine, [asked(prompt) for prompt in prompts(engine).values()])
     assert [answer.finish for answer in given] == ["error", "length", "length"]
     assert given[1].ids == wanted["images"]
@@ -391,13 +391,13 @@ def test_one_decode_runs_between_any_two_other_forwards(folder: Written) -> None
     """Where stages take turns, so that no answer waits for a prefill and an image."""
     engine = engine_of(folder.path, block=4, chunked=True, prefill_tokens=6)
     ran, asks = list[tuple[str, bool]](), prompts(engine)
-    for stage, (worker, executor) in list(engine._workers.items()):
+    for stage, worker in list(engine._forwards.workers.items()):
 
         def noted(dispatch: Dispatch, stage: str = stage, worker: Any = worker) -> Any:
             ran.append((stage, bool(engine._state.queues["decode"])))
             return worker(dispatch)
 
-        engine._workers[stage] = (noted, executor)  # type: ignore[index]
+        engine._forwards.workers[stage] = noted  # type: ignore[index]
     engine.submit(asked(asks["text"], max_tokens=60))
     while not engine._state.queues["decode"]:
         engine.step()

@@ -43,7 +43,7 @@ def asked(engine: Engine, count: int, text: str = "is the tee left?", images: in
 
 
 def decoder(engine: Engine) -> DecodeWorker:
-    worker = engine._workers["decode"][0]
+    worker = engine._forwards.workers["decode"]
     assert isinstance(worker, DecodeWorker)
     return worker
 

@@ -1,1 +1,1 @@
-"""Nova's comparisons: one file for each, `auras bench nova-…`."""
+"""`auras bench nova-…`: the figures and tables of Nova."""

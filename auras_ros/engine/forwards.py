@@ -1,0 +1,56 @@
+"""Where a dispatch runs: which worker, on which part of the device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Executor, Future
+from typing import Any, Protocol
+
+from auras_ros.device.lane import Device
+from auras_ros.engine.scheduler import Dispatch, Stage
+from auras_ros.engine.workers import Outcome, StageWorker
+
+Place = tuple[Stage, int | None]
+"""A stage, and the split of the device (`Dispatch.split`)."""
+
+
+class StageForwards(Protocol):
+    """At most one forward of a stage runs at a time."""
+
+    def submit(self, dispatch: Dispatch) -> Future[Outcome]:
+        """Starts it, or runs it before it returns."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class InlineExecutor(Executor):
+    """Runs in the caller's thread, before `submit` returns."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001  (raised again by whoever reads the result)
+            future.set_exception(error)
+        return future
+
+
+class PlacedForwards:
+    """Each stage's worker, run by the executor of the stage and the split. A change of the split is the choice of
+    another executor, which was prepared before (Nova III-D: calibrated before each forward)."""
+
+    def __init__(
+        self, workers: dict[Stage, StageWorker], executors: Mapping[Place, Executor], device: Device | None = None
+    ) -> None:
+        """device: closed with it."""
+        self.workers, self._executors, self._device = workers, executors, device
+
+    def submit(self, dispatch: Dispatch) -> Future[Outcome]:
+        return self._executors[dispatch.stage, dispatch.split].submit(self.workers[dispatch.stage], dispatch)
+
+    def close(self) -> None:
+        for each in self._executors.values():
+            each.shutdown()
+        if self._device is not None:
+            self._device.close()

@@ -1,0 +1,90 @@
+"""How long forwards take, alone and beside one another, for each split of the device: what planner and simulation read.
+
+Kept per device and model as JSON. Milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class CorunTimes:
+    """Two stages at once. vision, prefill: beside decode; decode_by_vision, decode_by_prefill: one decode of a single
+    request beside them."""
+
+    vision: float
+    prefill: float
+    decode_by_vision: float
+    decode_by_prefill: float
+
+
+@dataclass(frozen=True)
+class StageProfile:
+    """units: of the device. vision: of one image. prefill: of so many tokens in one forward, alone; between two entries
+    it is linear. prompt: tokens of the prompt that `corun` prefills. decode: of one request, alone; decode_row: for
+    each further one. token_row: for each request that decodes within a prefill. corun: by units of decode's part.
+    shared: on the whole device, without a partition. Raises ValueError, naming the field."""
+
+    device: str
+    model: str
+    units: int
+    vision: float
+    prefill: Mapping[int, float]
+    prompt: int
+    decode: float
+    decode_row: float
+    token_row: float
+    corun: Mapping[int, CorunTimes]
+    shared: CorunTimes
+
+    def __post_init__(self) -> None:
+        if not self.prefill or self.prompt not in self.prefill:
+            raise ValueError(f"profile: prefill: no time for the prompt of {self.prompt} tokens")
+        bad = [size for size in self.corun if not 0 < size < self.units]
+        if bad:
+            raise ValueError(f"profile: corun: {bad[0]} units leave nothing, of {self.units}")
+        times = [self.vision, *self.prefill.values(), self.decode, *_flat(self.shared)]
+        if min([*times, *(each for corun in self.corun.values() for each in _flat(corun))]) <= 0:
+            raise ValueError("profile: a time is not above 0")
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(sorted(self.corun))
+
+    def prefill_ms(self, tokens: int) -> float:
+        """One forward of so many tokens, alone."""
+        sizes = sorted(self.prefill)
+        if len(sizes) == 1 or tokens <= sizes[0]:
+            return self.prefill[sizes[0]] if tokens <= sizes[0] else self.prefill[sizes[0]] * tokens / sizes[0]
+        at = min(bisect_left(sizes, tokens), len(sizes) - 1)
+        low, high = sizes[at - 1], sizes[at]
+        share = (tokens - low) / (high - low)
+        return self.prefill[low] + share * (self.prefill[high] - self.prefill[low])
+
+    def decode_ms(self, rows: int) -> float:
+        """One decode of so many requests, alone."""
+        return self.decode + (rows - 1) * self.decode_row
+
+    def write(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+
+
+def read_profile(path: Path) -> StageProfile:
+    """Raises ValueError, naming the file and what is wrong with it."""
+    try:
+        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        values["prefill"] = {int(size): each for size, each in values["prefill"].items()}
+        values["corun"] = {int(size): CorunTimes(**each) for size, each in values["corun"].items()}
+        return StageProfile(**{**values, "shared": CorunTimes(**values["shared"])})
+    except (OSError, KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError(f"{path}: not a profile: {error}") from error
+
+
+def _flat(times: CorunTimes) -> tuple[float, ...]:
+    return times.vision, times.prefill, times.decode_by_vision, times.decode_by_prefill
