@@ -26,7 +26,7 @@ BENCHES = {
     "fig14": "speedup of auras over seq, by the sizes of perception and generation",
     "fig15": "speedup of auras over seq, by the number of action tokens and of denoising steps",
     "fig16": "rate of TinyVLA (a language model as encoder) over the stages, with either fetch_offset",
-    "cohost": "the policy's rate and frames alone and beside a busy vision-language model on another core",
+    "cohost": "the policy's rate and frames alone and beside a busy vision-language model: processes, threads, cores",
     "nova-overhead": "what it costs to change the partition of a device before a forward",
     "startup": "time to the first chunk, cost of preparation, and memory of each worker",
     "seams": "jumps and success where one chunk follows another, for each way of joining them, under injected latency",

@@ -36,12 +36,13 @@ ENGINE_HELP = {
     "prefix_cache": "use blocks of earlier prompts again",
     "image_cache_mib": "memory for embeddings of earlier images, MiB",
     "int8": "the decoder's layers multiply in 8 bits",
-    "vision_cores": "cores of a thread for vision alone, e.g. 0",
-    "prefill_cores": "cores of a thread for prefill alone",
-    "decode_cores": "cores of a thread for decode alone",
+    "scheduler": "which stage runs next: interleaved, chunk:TOKENS, nova and others (docs/engine.md)",
+    "stage_profile": "file of measured times, for nova and marginal on three cores or more",
+    "tbt_ms": "bound on the time between tokens that nova and marginal plan by, ms",
+    "answer_tokens": "of an answer in the mean, for nova's plan",
     "swap_layers": "physical layers that hold the vision encoder's in turn; 0: all stay in memory",
     "swap_folder": "where the file of those layers is; on a disk",
-    "swap_cores": "cores of the thread that reads it",
+    "swap_core": "core of the thread that reads it; -1: any",
 }
 
 

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+import os
+from concurrent.futures import Executor
+from contextlib import ExitStack
+from pathlib import Path
 
 import torch
 
 from auras_ros.checkpoints.vlm.open import VlmCheckpoint
 from auras_ros.clock import SchedulerClock
-from auras_ros.device.cores import checked, occupy
-from auras_ros.device.lane import Device
+from auras_ros.device.cpu import CpuDevice
+from auras_ros.device.cpu_partition import CpuPartitions
+from auras_ros.device.lane import Device, DeviceError, Lane
 from auras_ros.device.make import make_device
+from auras_ros.device.partition import Partitions
 from auras_ros.engine.engine import Engine
 from auras_ros.engine.forwards import InlineExecutor, Place, PlacedForwards
 from auras_ros.engine.options import MOST_LENGTH, EngineOptions
-from auras_ros.engine.scheduler import Stage, StageScheduler
+from auras_ros.engine.profile import read_profile
+from auras_ros.engine.scheduler import STAGES, Stage, StageScheduler
+from auras_ros.engine.schedulers import make_scheduler, needs_partitions, needs_profile
 from auras_ros.engine.vision_swap import swap_vision
 from auras_ros.engine.workers import (
     DecodeWorker,
@@ -32,6 +38,8 @@ from auras_ros.models.paged_attention import GatheredAttention, PagedAttention, 
 from auras_ros.models.paged_kv import PagedKVCache
 from auras_ros.models.varlen_attention import VarlenAttention
 
+SM_SIZES = (8, 16, 24, 32, 40, 48, 64)  # of a GPU's first part; the driver rounds them to what it can divide
+
 
 def make_engine(
     checkpoint: VlmCheckpoint,
@@ -40,36 +48,53 @@ def make_engine(
     device: Device | None = None,
     scheduler: StageScheduler | None = None,
     clock: SchedulerClock | None = None,
+    partitions: Partitions | None = None,
 ) -> Engine:
-    """Takes the checkpoint's weights over: it cannot make another engine. Raises ValueError for sizes that do not fit,
-    DeviceError for cores that are not there."""
+    """partitions: for stages side by side; the engine closes them. Without them they are made of all cores of this
+    thread if the options' scheduler divides those, else stages take turns in the engine's thread. Takes the
+    checkpoint's weights over: it cannot make another engine. Raises ValueError for sizes and names that do not fit,
+    DeviceError for a device that cannot be divided."""
     on = device or make_device("cpu")
+    with ExitStack() as failing:
+        if device is None:
+            failing.callback(on.close)
+        if partitions is None and scheduler is None and needs_partitions(options.scheduler):
+            partitions = _partitions(on)
+        if partitions is not None:
+            failing.callback(partitions.close)
+        scheduler = scheduler or _scheduler(options, partitions)
+        workers, executors, cache = _stages(checkpoint, options, on, partitions)
+        forwards = PlacedForwards(workers, executors, partitions, on if device is None else None)
+        engine = Engine(checkpoint, options, cache, forwards, scheduler, clock)
+        failing.pop_all()
+    return engine
+
+
+def _stages(
+    checkpoint: VlmCheckpoint, options: EngineOptions, on: Device, partitions: Partitions | None
+) -> tuple[dict[Stage, StageWorker], dict[Place, Executor], PagedKVCache]:
     model = checkpoint.model.to(on.tensors)
     decoder = FusedLlama(model.language, options.int8)
     repack(model)
-    vision = _executor("vision", options.vision_cores)
+    executors = _in_turn() if partitions is None else _placed(partitions)
     if options.swap_layers:
-        swap_vision(checkpoint, options, on, vision)
+        swap_vision(checkpoint, options, on, executors["vision", None])
     length = min(options.length or MOST_LENGTH, checkpoint.length)
     decoder.tabulate(length)
     cache = _cache(decoder, options, length)
     width = min(cache.needed(length), cache.blocks - 1)
     attention = _attention(cache, decoder, bucket(options.running), wide(width))
-    decode = DecodeWorker(decoder, attention, on, options.running, width)
+    lanes = _lanes(on, partitions)
+    decode = DecodeWorker(decoder, attention, on, lanes, options.running, width)
     workers: dict[Stage, StageWorker] = {
         "vision": VisionWorker(model, decoder),
         "prefill": PrefillWorker(decoder, attention),
         "decode": decode,
     }
-    executors: dict[Place, Executor] = {
-        ("vision", None): vision,
-        ("prefill", None): _executor("prefill", options.prefill_cores),
-        ("decode", None): _executor("decode", options.decode_cores),
-    }
-    for rows in sorted({bucket(each) for each in range(1, options.running + 1)}):
-        executors["decode", None].submit(decode.prepare, rows).result()
-    forwards = PlacedForwards(workers, executors, on if device is None else None)
-    return Engine(checkpoint, options, cache, forwards, scheduler, clock)
+    for split in lanes:
+        for rows in sorted({bucket(each) for each in range(1, options.running + 1)}):
+            executors["decode", split].submit(decode.prepare, rows, split).result()
+    return workers, executors, cache
 
 
 def _attention(cache: PagedKVCache, decoder: FusedLlama, rows: int, width: int) -> PagedAttention:
@@ -96,18 +121,41 @@ def _cache(decoder: FusedLlama, options: EngineOptions, length: int) -> PagedKVC
     )  # fmt: skip
 
 
-def _executor(stage: str, cores: Sequence[int]) -> Executor:
-    """A thread on these cores, or the engine's own thread."""
-    if not cores:
-        return InlineExecutor()
-    own, threads = checked(stage, cores, len(cores))
-    others = torch.get_num_threads()
-    executor = ThreadPoolExecutor(1, thread_name_prefix=stage)
-    try:
-        executor.submit(occupy, stage, own, threads).result()
-    except BaseException:
-        executor.shutdown()
-        raise
-    finally:
-        torch.set_num_threads(others)  # the default of threads to come, which occupying has changed (`device.cores`)
-    return executor
+def _scheduler(options: EngineOptions, partitions: Partitions | None) -> StageScheduler:
+    sizes = () if partitions is None else partitions.sizes
+    profile = read_profile(Path(options.stage_profile)) if needs_profile(options, sizes) else None
+    return make_scheduler(options, sizes, profile)
+
+
+def _partitions(device: Device) -> Partitions:
+    if isinstance(device, CpuDevice):
+        return CpuPartitions(device, sorted(os.sched_getaffinity(0)))
+    from auras_ros.device.cuda import CudaDevice
+    from auras_ros.device.cuda_partition import CudaPartitions
+
+    if not isinstance(device, CudaDevice):
+        raise DeviceError(f"engine: scheduler: {device.tensors} cannot be divided")
+    return CudaPartitions(device, SM_SIZES)
+
+
+def _in_turn() -> dict[Place, Executor]:
+    return {(stage, None): InlineExecutor() for stage in STAGES}
+
+
+def _placed(partitions: Partitions) -> dict[Place, Executor]:
+    """Vision and prefill share a thread of their part: they never run side by side there."""
+    whole = partitions.whole()
+    executors: dict[Place, Executor] = {(stage, None): whole.executor(stage) for stage in STAGES}
+    for size in partitions.sizes:
+        executors["decode", size] = partitions.first(size).executor("decode")
+        executors["vision", size] = executors["prefill", size] = partitions.second(size).executor("encode")
+    return executors
+
+
+def _lanes(device: Device, partitions: Partitions | None) -> dict[int | None, Lane]:
+    if partitions is None:
+        return {None: device.lane("decode")}
+    lanes: dict[int | None, Lane] = {None: partitions.whole().lane("decode")}
+    for size in partitions.sizes:
+        lanes[size] = partitions.first(size).lane("decode")
+    return lanes

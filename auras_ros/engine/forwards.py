@@ -7,6 +7,7 @@ from concurrent.futures import Executor, Future
 from typing import Any, Protocol
 
 from auras_ros.device.lane import Device
+from auras_ros.device.partition import Partitions
 from auras_ros.engine.scheduler import Dispatch, Stage
 from auras_ros.engine.workers import Outcome, StageWorker
 
@@ -41,16 +42,23 @@ class PlacedForwards:
     another executor, which was prepared before (Nova III-D: calibrated before each forward)."""
 
     def __init__(
-        self, workers: dict[Stage, StageWorker], executors: Mapping[Place, Executor], device: Device | None = None
+        self,
+        workers: dict[Stage, StageWorker],
+        executors: Mapping[Place, Executor],
+        partitions: Partitions | None = None,
+        device: Device | None = None,
     ) -> None:
-        """device: closed with it."""
-        self.workers, self._executors, self._device = workers, executors, device
+        """partitions: the executors' owner, if they have one. device: closed at the end."""
+        self.workers, self._executors, self._partitions, self._device = workers, executors, partitions, device
 
     def submit(self, dispatch: Dispatch) -> Future[Outcome]:
         return self._executors[dispatch.stage, dispatch.split].submit(self.workers[dispatch.stage], dispatch)
 
     def close(self) -> None:
-        for each in self._executors.values():
-            each.shutdown()
+        if self._partitions is not None:
+            self._partitions.close()
+        else:
+            for each in self._executors.values():
+                each.shutdown()
         if self._device is not None:
             self._device.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 MOST_LENGTH = 8192  # where none is asked for
-LEAST = {"length": 0, "waiting": 0, "image_cache_mib": 0, "swap_layers": 0}  # the other numbers: 1
+LEAST = {"length": 0, "waiting": 0, "image_cache_mib": 0, "swap_layers": 0, "swap_core": -1}  # the other numbers: 1
 
 
 @dataclass(frozen=True)
@@ -15,10 +15,11 @@ class EngineOptions:
     requests that are accepted beyond those that run; one more is refused. prefill_tokens: of one prefill. chunked: a
     longer prompt is divided into prefills of that size; otherwise it is one. prefix_cache: blocks of earlier prompts
     are used again. image_cache_mib: memory for embeddings of earlier images. int8: the decoder's layers multiply in 8
-    bits. vision_cores, prefill_cores, decode_cores: cores on which that stage has a thread of its own, beside the
-    others; none: stages take turns in the engine's thread. swap_layers: physical layers that hold the vision encoder's
-    layers in turn; 0: all stay in memory. swap_folder: for their file, where one is needed. swap_cores: of the thread
-    that reads it. Raises ValueError, naming the option."""
+    bits. scheduler: its name, with a number where it takes one (`schedulers`). stage_profile: the file of a
+    `StageProfile`, for schedulers that plan by one. tbt_ms: what they keep to between two tokens. answer_tokens: of an
+    answer, in the mean, for Nova's plan. swap_layers: physical layers that hold the vision encoder's layers in turn; 0:
+    all stay in memory. swap_folder: for their file, where one is needed. swap_core: of the thread that reads it; -1:
+    any. Raises ValueError, naming the option."""
 
     length: int = 0
     block: int = 16
@@ -30,17 +31,20 @@ class EngineOptions:
     prefix_cache: bool = True
     image_cache_mib: int = 64
     int8: bool = False
-    vision_cores: tuple[int, ...] = ()
-    prefill_cores: tuple[int, ...] = ()
-    decode_cores: tuple[int, ...] = ()
+    scheduler: str = "interleaved"
+    stage_profile: str = ""
+    tbt_ms: int = 250
+    answer_tokens: int = 50
     swap_layers: int = 0
     swap_folder: str = ""
-    swap_cores: tuple[int, ...] = ()
+    swap_core: int = -1
 
     def __post_init__(self) -> None:
         for each in fields(self):
             value, least = getattr(self, each.name), LEAST.get(each.name, 1)
-            if isinstance(each.default, tuple | str):  # cores, a folder: the device checks them
+            if isinstance(each.default, str):
+                if not isinstance(value, str):
+                    raise ValueError(f"engine: {each.name}: {value!r} is not a text")
                 continue
             if isinstance(each.default, bool):
                 if not isinstance(value, bool):

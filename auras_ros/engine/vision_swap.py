@@ -30,7 +30,7 @@ def swap_vision(checkpoint: VlmCheckpoint, options: EngineOptions, device: Devic
         (seen,) = model.see(prepared.pixels.to(like.device, like.dtype), [prepared.grid])
         seen.tokens.sum().item()  # a GPU is waited for
 
-    lane = device.lane("swap", options.swap_cores or None, threads=1)
+    lane = device.lane("swap", None if options.swap_core < 0 else [options.swap_core], threads=1)
     folder = Path(options.swap_folder) if options.swap_folder else None
     plan = swap_layers(
         model.vision_layers, options.swap_layers, folder, device, lane, lambda: executor.submit(see).result()

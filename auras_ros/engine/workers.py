@@ -6,7 +6,7 @@ The other two have other shapes each time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import torch
@@ -93,13 +93,19 @@ class DecodeWorker:
     """One token of each request."""
 
     def __init__(
-        self, decoder: FusedLlama, attention: PagedAttention, device: Device, running: int, width: int
+        self,
+        decoder: FusedLlama,
+        attention: PagedAttention,
+        device: Device,
+        lanes: Mapping[int | None, Lane],
+        running: int,
+        width: int,
     ) -> None:
-        """running: requests in a batch, at most. width: blocks of a table, at most."""
+        """lanes: by split (`Dispatch`). running: requests in a batch, at most. width: blocks of a table, at most."""
         rows = bucket(running)
         self._decoder, self._attention, self._device = decoder, attention, device
-        self._lane: Lane = device.lane("decode")
-        self._stages: dict[tuple[int, int], Stage] = {}
+        self._lanes = lanes
+        self._stages: dict[tuple[int | None, int, int], Stage] = {}
         self._inputs = torch.zeros(3, rows, dtype=torch.int64, device=decoder.device)  # ids, positions, places
         self._tables = torch.full((rows, wide(width)), SPARE, device=decoder.device)
         self._scores = torch.zeros(rows, decoder.config.vocabulary, dtype=decoder.dtype, device=decoder.device)
@@ -118,22 +124,22 @@ class DecodeWorker:
             positions = [torch.tensor([request.stored]) for request in requests]
             fill = [torch.tensor([0])] * (bucket(len(requests)) - len(requests))
             self._look = _looks(requests, [*positions, *fill])
-        self.run(bucket(len(requests)), width)
+        self.run(bucket(len(requests)), width, dispatch.split)
         tokens = choose(self._scores[: len(requests)], requests)
         return [tokens[self._rows[request.number]] for request in dispatch.requests]
 
-    def prepare(self, rows: int) -> None:
+    def prepare(self, rows: int, split: int | None = None) -> None:
         """Captures the shortest stage of this size, so that no request waits for the first one."""
         self._attention.follow([], rows, 1)
-        self.run(rows, 1)
+        self.run(rows, 1, split)
 
-    def run(self, rows: int, width: int) -> None:
-        """The captured stage of this size, with the inputs as they are."""
-        stage = self._stages.get((rows, width))
+    def run(self, rows: int, width: int, split: int | None = None) -> None:
+        """The captured stage of this size and part of the device, with the inputs as they are."""
+        lane, stage = self._lanes[split], self._stages.get((split, rows, width))
         if stage is None:
-            stage = self._device.capture(f"decode {rows} x {width}", lambda: self._body(rows, width), self._lane)
-            self._stages[rows, width] = stage
-        self._lane.launch(stage).wait()
+            stage = self._device.capture(f"decode {rows} x {width}", lambda: self._body(rows, width), lane)
+            self._stages[split, rows, width] = stage
+        lane.launch(stage).wait()
 
     def _body(self, rows: int, width: int) -> None:
         decoder, (ids, positions, places) = self._decoder, self._inputs[:, :rows]

@@ -133,7 +133,8 @@ class RowAttention(GatheredAttention):
         for index, held in enumerate(self._held):
             row = rows[index] if fits and index < len(rows) else None
             if row is not None and held != (row.name, row.stored):
-                self._copy(index, row)
+                same = held is not None and held[0] == row.name and held[1] < row.stored
+                self._copy(index, row, held[1] if held is not None and same else 0)
             self._held[index] = None if row is None else (row.name, row.stored + 1)
             self._ends[index] = max(self._ends[index], 1 if row is None else row.stored + 1)
 
@@ -157,11 +158,15 @@ class RowAttention(GatheredAttention):
     def _fits(self, width: int) -> bool:
         return width * self.cache.block <= self._length
 
-    def _copy(self, index: int, row: DecodeRow) -> None:
-        """The row's tokens from their blocks; and no number of its earlier owner stays, as it might not be finite."""
-        blocks = torch.tensor(row.table[: self.cache.needed(row.stored)], device=self._rows.device)
-        tokens = self.cache.store.index_select(1, blocks).flatten(1, 2)[:, : row.stored]
+    def _copy(self, index: int, row: DecodeRow, begin: int) -> None:
+        """The row's tokens from position `begin` on, from their blocks; and no number of its earlier owner stays, as it
+        might not be finite."""
+        first, block = begin // self.cache.block, self.cache.block
+        blocks = torch.tensor(row.table[first : self.cache.needed(row.stored)], device=self._rows.device)
+        tokens = self.cache.store.index_select(1, blocks).flatten(1, 2)[
+            :, begin - first * block : row.stored - first * block
+        ]
         own = self._rows[:, index]
-        own[:, :, : row.stored] = tokens.transpose(1, 2)
+        own[:, :, begin : row.stored] = tokens.transpose(1, 2)
         own[:, :, row.stored : self._ends[index]] = 0
         self._ends[index] = row.stored

@@ -50,6 +50,11 @@ class FrameClock:
         first."""
         return min((-lasted_ns % self.period_ns for lasted_ns in self._durations_ns), default=0)
 
+    @property
+    def longest_ns(self) -> int:
+        """The longest of the last frames; 0 before the first."""
+        return max(self._durations_ns, default=0)
+
     def earliest_ns(self) -> int:
         """No frame starts before this time: the next tick, or the end of the running frame if it is as short as the
         shortest of the last ones. 0 if neither is known."""

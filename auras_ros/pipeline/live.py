@@ -12,7 +12,9 @@ from typing import NamedTuple
 
 from auras_ros.clock import MonotonicClock
 from auras_ros.device import checked, occupy
+from auras_ros.device.reservation import FrameReservation
 from auras_ros.observation import Arrivals
+from auras_ros.pipeline.announcing import FrameAnnouncer
 from auras_ros.pipeline.frames import FrameClock
 from auras_ros.pipeline.meter import FrameMeter
 from auras_ros.pipeline.modes import Executor
@@ -67,6 +69,7 @@ class Live:
         }
         self._phase = None if keeps is None else PhaseLock(keeps, list(self.frame_clocks.values()))
         self.meter = FrameMeter(self.frame_clocks)
+        self._announcers = {name: FrameAnnouncer(None, clock) for name, clock in self.frame_clocks.items()}
         self._news = threading.Condition()
         self._count = 0
         self._boundary = threading.Lock()  # a reset never comes between an observation and its admission
@@ -75,6 +78,17 @@ class Live:
             threading.Thread(target=self._loop, args=(i, worker), name=worker.name, daemon=True)
             for i, worker in enumerate(executor.workers)
         ]
+
+    def announce_to(self, reservation: FrameReservation, max_age_ns: int = 0) -> None:
+        """Announce the frames to other work on the same units; before `start`. max_age_ns: the actions' age limit,
+        which says how late a frame may be; 0: none."""
+        plan = self.executor.plan
+        if plan.mode == "par" and not plan.together:
+            max_age_ns = 0  # the chunk after a worker's last one is another worker's
+        self._announcers = {
+            name: FrameAnnouncer(reservation, clock, self.executor.frame_ns, max_age_ns)
+            for name, clock in self.frame_clocks.items()
+        }
 
     def start(self) -> None:
         self._running = True
@@ -117,11 +131,14 @@ class Live:
     def _loop(self, number: int, worker: Worker) -> None:
         try:
             occupy(worker.name, self._cores_of(number), self._threads_each)
-            frames = self.frame_clocks[worker.name]
+            frames, announcer = self.frame_clocks[worker.name], self._announcers[worker.name]
             while self._running:
                 count = self._count
-                if not self._sleep_until(frames.next_start_ns(self._clock.now_ns())):
+                start_ns = frames.next_start_ns(self._clock.now_ns())
+                announcer.next(start_ns)
+                if not self._sleep_until(start_ns):
                     continue
+                announcer.enter()
                 began = self._begin(worker, frames)
                 if began is None:
                     frames.idle()
@@ -131,6 +148,7 @@ class Live:
                 worker.run()
                 ran_ns = self._clock.now_ns()
                 emission = worker.end(ran_ns)
+                announcer.emitted(emission)
                 if self._observer is not None:
                     self._observer(Frame(worker.name, *began, ran_ns, self._clock.now_ns(), emission))
                 self.arrived()  # other workers may have a new context, or may be admitted now
@@ -142,6 +160,8 @@ class Live:
         except BaseException:
             self._running = False  # one worker's failure stops all of them
             raise
+        finally:
+            self._announcers[worker.name].lift()
 
     def _cores_of(self, number: int) -> frozenset[int] | None:
         first = number * self._threads_each
@@ -154,10 +174,12 @@ class Live:
         with self._boundary:
             now_ns = self._clock.now_ns()
             phase = self._phase if worker is self.executor.workers[0] else None  # only the first one latches
-            if phase is not None and phase.wait_ns(now_ns) > 0:
+            if phase is not None and (wait_ns := phase.wait_ns(now_ns)) > 0:
+                self._announcers[worker.name].waits(now_ns, wait_ns)
                 return None
             seen = self._latch(now_ns)
             if not worker.wants(seen, now_ns):
+                self._announcers[worker.name].lift()
                 if phase is not None:
                     phase.nothing()
                 return None

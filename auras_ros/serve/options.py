@@ -13,7 +13,7 @@ from auras_ros.parameters import ParameterError, checked, parameter
 from auras_ros.spelling import nearest
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-PATHS = ("model", "token_file", "swap_folder")  # may be relative to the file that names them
+PATHS = ("model", "token_file", "stage_profile", "swap_folder")  # may be relative to the file that names them
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,6 @@ class ServeOptions:
         return self.host in LOOPBACK
 
 
-STAGE_CORES = ("vision_cores", "prefill_cores", "decode_cores", "swap_cores")
 Named = Mapping[str, Any]
 OWN: Mapping[str, Field[Any]] = {each.name: each for each in fields(ServeOptions)}
 ENGINE: Mapping[str, Field[Any]] = {each.name: each for each in fields(EngineOptions)}
@@ -66,8 +65,6 @@ def make_options(given: Named) -> tuple[ServeOptions, EngineOptions]:
     engine = {name: _typed(each, given[name]) for name, each in ENGINE.items() if name in given}
     made = ServeOptions(**own)
     _check_cores("serve: cores", made.cores)
-    if made.replicas > 1 and (set_ := [name for name in STAGE_CORES if engine.get(name)]):
-        raise ParameterError(f"serve: replicas: {made.replicas} have their share of the cores, and no {set_[0]}")
     return made, EngineOptions(**engine)
 
 
@@ -89,10 +86,7 @@ def read_options(path: Path) -> dict[str, Any]:
 
 def _typed(each: Field[Any], value: Any) -> Any:
     """A number too small is the engine's own to refuse."""
-    if isinstance(each.default, tuple):
-        value = tuple(value) if isinstance(value, list) else value
-        _check_cores(f"engine: {each.name}", value)
-    elif type(value) is not type(each.default):
+    if type(value) is not type(each.default):
         raise ParameterError(f"engine: {each.name}: expected {type(each.default).__name__}, got {value!r}")
     return value
 

@@ -488,8 +488,7 @@ def test_the_sides_differ_in_nothing_but_their_program(tmp_path: Path, monkeypat
     assert [each.shares for each in (one_each, divided, compiled)] == [[{2}, {3}, {5}]] * 2 + [()]
     in_turn, beside, replicas = sides[6:]
     assert list(replicas.argv) == [*in_turn.argv, "--replicas", "3"]
-    cores = ["--vision-cores", "2,3", "--prefill-cores", "2,3", "--decode-cores", "5"]
-    assert list(beside.argv) == [*in_turn.argv, *cores]
+    assert list(beside.argv) == [*in_turn.argv, "--scheduler", "static:1"]
     assert all_sides(tmp_path, tmp_path / "m", "large", False, "")[-1].name == "auras in turn"
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2})
     assert all_sides(tmp_path, tmp_path / "m", "tiny", True, "")[-1].name == "auras in turn"

@@ -111,7 +111,7 @@ def test_every_option_of_the_engine_is_explained() -> None:
 
 def test_a_config_has_the_options_by_their_names(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
-    path.write_text("model: folder\ndecode_cores: [1, 0]\nprefix_cache: false\nport: 1\n")
+    path.write_text("model: folder\nscheduler: chunk:64\nprefix_cache: false\nport: 1\n")
     options, engine = make_options(read_options(path) | {"port": 2, "kv_mib": 3})
     assert (options.model, options.port) == (str(tmp_path / "folder"), 2)
-    assert (engine.decode_cores, engine.prefix_cache, engine.kv_mib) == ((1, 0), False, 3)
+    assert (engine.scheduler, engine.prefix_cache, engine.kv_mib) == ("chunk:64", False, 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -13,6 +14,8 @@ import torch
 
 from auras_ros.checkpoints.vlm.chat import VlmPrompt
 from auras_ros.checkpoints.vlm.open import VlmCheckpoint, open_vlm
+from auras_ros.device.cpu import CpuDevice
+from auras_ros.device.cpu_partition import CpuPartitions
 from auras_ros.engine import build
 from auras_ros.engine.build import make_engine
 from auras_ros.engine.engine import Engine
@@ -26,9 +29,14 @@ PATIENCE_S = 60.0
 
 
 def engine_of(path: Path, blocks: int | None = None, **others: Any) -> Engine:
-    """blocks: that sequences can own; by default what the options give. others: options, and `device`, `clock` and
-    `scheduler` of `make_engine`."""
-    parts = {name: others.pop(name) for name in ("device", "clock", "scheduler") if name in others}
+    """blocks: that sequences can own; by default what the options give. others: options, `device`, `clock` and
+    `scheduler` of `make_engine`, and `own_threads`: each stage has a thread, on the first core."""
+    parts = {name: others.pop(name) for name in ("device", "clock") if name in others}
+    if not isinstance(others.get("scheduler", ""), str):
+        parts["scheduler"] = others.pop("scheduler")
+    if others.pop("own_threads", False):
+        device = parts.setdefault("device", CpuDevice())
+        parts["partitions"] = CpuPartitions(device, sorted(os.sched_getaffinity(0))[:1])
     with mock.patch.object(build, "PagedKVCache", partial(_small, blocks)):
         return make_engine(open_vlm(path), EngineOptions(**others), **parts)
 

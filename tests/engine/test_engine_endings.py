@@ -18,7 +18,6 @@ import torch
 
 from auras_ros.checkpoints.vlm.chat import VlmPrompt
 from auras_ros.clock import VirtualClock
-from auras_ros.device.lane import DeviceError
 from auras_ros.engine.choose import NoTokenError
 from auras_ros.engine.engine import Engine
 from auras_ros.engine.reply import Reply
@@ -38,7 +37,6 @@ pytest.importorskip("transformers")
 pytest.importorskip("PIL")
 
 TOKENS = 16
-CORES = {f"{stage}_cores": (0,) for stage in ("vision", "prefill", "decode")}
 STATES = ("waiting", "vision", "second-image", "chunk", "decode")
 
 
@@ -118,7 +116,7 @@ def test_a_request_in_a_forward_ends_after_it(
 ) -> None:
     """On the stage's own thread; its blocks are its own as long as it runs."""
     clock = VirtualClock()
-    engine = engine_of(folder.path, block=4, clock=clock, **CORES)
+    engine = engine_of(folder.path, block=4, clock=clock, own_threads=True)
     runs, go = threading.Event(), threading.Event()
     worker = engine._forwards.workers[stage]  # type: ignore[index]
 
@@ -148,7 +146,7 @@ def test_a_request_in_a_forward_ends_after_it(
 
 def test_a_sleeping_engine_wakes_for_a_deadline(folder: Written) -> None:
     """Also for that of a request that waits behind another."""
-    engine = engine_of(folder.path, running=1, **CORES)
+    engine = engine_of(folder.path, running=1, own_threads=True)
     go = threading.Event()
     worker = engine._forwards.workers["decode"]
     engine._forwards.workers["decode"] = lambda dispatch: worker(dispatch) if go.wait(PATIENCE_S) else None  # type: ignore
@@ -224,7 +222,7 @@ def test_a_listener_may_ask_cancel_and_submit(folder: Written, wanted: dict[str,
     ended(engine)
 
 
-@pytest.mark.parametrize("cores", [{}, CORES], ids=["inline", "threads"])
+@pytest.mark.parametrize("cores", [{}, {"own_threads": True}], ids=["inline", "threads"])
 @pytest.mark.parametrize("started", [True, False])
 def test_closing_ends_everything(folder: Written, started: bool, cores: dict[str, Any]) -> None:
     engine = engine_of(folder.path, running=2, waiting=20, block=4, **cores)
@@ -268,7 +266,7 @@ def test_a_request_that_comes_while_the_engine_closes_is_refused_or_ends(
     ended(engine)
 
 
-@pytest.mark.parametrize("cores", [{}, CORES], ids=["inline", "threads"])
+@pytest.mark.parametrize("cores", [{}, {"own_threads": True}], ids=["inline", "threads"])
 @pytest.mark.parametrize("stage", ["vision", "prefill", "decode"])
 def test_a_forward_that_raises_ends_its_own_requests(
     folder: Written, wanted: dict[str, list[int]], stage: str, cores: dict[str, Any]
@@ -419,19 +417,21 @@ def test_an_engine_starts_once(folder: Written) -> None:
     engine.close()
 
 
-def test_cores_that_are_not_there_are_refused_and_threads_elsewhere_keep_their_number(folder: Written) -> None:
-    with pytest.raises(DeviceError, match=r"vision.*4095"):
-        engine_of(folder.path, vision_cores=(4095,))
+def test_partitions_end_with_the_engine_and_threads_elsewhere_keep_their_number(folder: Written) -> None:
     before, numbers = torch.get_num_threads(), list[int]()
     torch.set_num_threads(2)
+    running = threading.active_count()
     try:
-        engine_of(folder.path, prefill_cores=(0,)).close()
+        engine_of(folder.path, own_threads=True).close()
         thread = threading.Thread(target=lambda: numbers.append(torch.get_num_threads()))
         thread.start()
         thread.join()
+        with pytest.raises(ValueError, match="kv_mib"):
+            engine_of(folder.path, kv_mib=1, block=4096, own_threads=True)
     finally:
         torch.set_num_threads(before)
     assert numbers == [2]
+    assert threading.active_count() == running
 
 
 def test_sizes_that_do_not_fit_are_refused(folder: Written) -> None:

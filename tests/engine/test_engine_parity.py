@@ -16,7 +16,9 @@ import pytest
 
 from auras_ros.checkpoints.vlm.chat import VlmPrompt
 from auras_ros.checkpoints.vlm.open import open_vlm
+from auras_ros.engine.baselines import StaticUnits
 from auras_ros.engine.build import make_engine
+from auras_ros.engine.nova import NovaScheduler
 from auras_ros.engine.options import EngineOptions
 from auras_ros.engine.request import Answer, VlmRequest
 from auras_ros.models.sampler import Sampling
@@ -41,19 +43,23 @@ ASKED: list[tuple[str, list[tuple[int, int]], int]] = [
 ]
 BLOCK = 4
 LONGER = 24
-CORES = {f"{stage}_cores": (0,) for stage in ("vision", "prefill", "decode")}
 NO_CACHES = {"prefix_cache": False, "image_cache_mib": 0}
 SETUPS: dict[str, dict[str, Any]] = {
     "alone": {"running": 1},
     "batch": {"running": 8},
     "no-caches": NO_CACHES,
     "chunks": {"chunked": True, "prefill_tokens": 23, "block": 3},
-    "chunks-on-threads": {"chunked": True, "prefill_tokens": 11} | CORES,
+    "chunks-on-threads": {"chunked": True, "prefill_tokens": 11, "own_threads": True},
+    "hybrid": {"scheduler": "chunk:23"},  # what decodes is in the forwards of prefills
+    "limit": {"scheduler": "pf-limit:2"},
+    "nova": {"scheduler": NovaScheduler(StaticUnits()), "own_threads": True},  # all side by side
 }
 SCARCE: dict[str, dict[str, Any]] = {
     "plain": NO_CACHES,
     "chunked": {"chunked": True, "prefill_tokens": 29},
-    "threads": {"chunked": True, "prefill_tokens": 29} | CORES,
+    "threads": {"chunked": True, "prefill_tokens": 29, "own_threads": True},
+    "hybrid": {"scheduler": "chunk:29"},
+    "nova": {"scheduler": NovaScheduler(StaticUnits()), "own_threads": True},
 }
 CLOSE = 0.1  # of log probabilities in bfloat16
 PAIR = (2, 4)  # each with an image: their prompts fit together, their answers do not

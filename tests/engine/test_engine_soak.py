@@ -33,7 +33,6 @@ pytest.importorskip("transformers")
 pytest.importorskip("PIL")
 
 REQUESTS, THREADS, TOKENS = 200, 4, 10
-CORES = {f"{stage}_cores": (0,) for stage in ("vision", "prefill", "decode")}
 WARM = Sampling(temperature=1.2, top_p=0.95)
 
 
@@ -120,7 +119,7 @@ def ask(engine: Engine, log: Log, seed: int) -> None:
             reply.cancel()
 
 
-@pytest.mark.parametrize("cores", [{}, CORES], ids=["inline", "threads"])
+@pytest.mark.parametrize("cores", [{}, {"own_threads": True}], ids=["inline", "threads"])
 def test_two_hundred_mixed_requests(
     written: Callable[[str], Written], cores: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -172,7 +172,8 @@ def test_the_body_reads_nothing_back(changes: dict[str, Any]) -> None:
         fused = FusedLlama(Llama(config))
         fused.tabulate(64)
     cache = PagedKVCache(config.layers, 40, 4, config.kv_heads, config.size_of_head, device="meta")
-    worker = DecodeWorker(fused, GatheredAttention(cache), MetaDevice(), 8, 6)
+    device = MetaDevice()
+    worker = DecodeWorker(fused, GatheredAttention(cache), device, {None: device.lane("decode")}, 8, 6)
     for rows in (3, 8):
         with OneDevice("meta") as watch:
             worker.run(rows, 6)

@@ -76,7 +76,7 @@ def test_embeddings_are_the_resident_encoders_to_the_bit(
     swapped.close()
 
 
-@pytest.mark.parametrize("cores", [{}, {"vision_cores": (0,), "swap_cores": (0,)}])
+@pytest.mark.parametrize("cores", [{}, {"swap_core": 0}, {"swap_core": 0, "own_threads": True}])
 def test_answers_are_the_same_and_nothing_is_left(
     cores: dict[str, Any], folder: Callable[[str], Path], plans: list[swap.SwapPlan], tmp_path: Path
 ) -> None:
@@ -123,6 +123,6 @@ def test_what_cannot_be_swapped_is_refused_by_the_options_name(folder: Callable[
     with pytest.raises(DeviceError, match="swap_layers: 5 physical layers for 5: from 2 to 4"):
         engine_of(path, swap_layers=5, swap_folder=str(tmp_path))
     with pytest.raises(DeviceError, match=r"lane 'swap': cores \[4095\] are not available"):
-        engine_of(path, swap_layers=2, swap_folder=str(tmp_path), swap_cores=(4095,))
+        engine_of(path, swap_layers=2, swap_folder=str(tmp_path), swap_core=4095)
     with pytest.raises(ValueError, match="engine: swap_layers: -1 is not a whole number from 0"):
         engine_of(path, swap_layers=-1)

@@ -1,14 +1,14 @@
-"""The process that is busy: an engine with as many questions about images in flight as decode together, for ever.
+"""A busy engine: as many questions about images in flight as decode together, for ever.
 
-Run as a script: FOLDER CORE SEED. Prints a line when the first answers have come, and at its end (SIGTERM) JSON with
-what it has done.
+In a thread of the policy's process, or run as a script in a process of its own: FOLDER CORES THREADS SEED COUNTER. It
+prints a line when the first answers have come, and keeps the number of its tokens in the file COUNTER, until SIGTERM.
 """
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
+from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
 
@@ -22,34 +22,28 @@ from auras_ros.engine.reply import Reply
 from auras_ros.engine.request import VlmRequest
 
 IMAGES, SIDE_PX, TOKENS, RUNNING = 16, 96, 32, 4
+WARM_STEPS = 4 * TOKENS
 QUESTION = "Is the tee on its goal?"
 
 
-def main() -> None:
-    folder, core, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    occupy("vlm", frozenset({core}), 1)
-    stopped = False
-
-    def stop(*_: object) -> None:
-        nonlocal stopped
-        stopped = True
-
-    signal.signal(signal.SIGTERM, stop)
+def answering(folder: Path, cores: Sequence[int], threads: int, seed: int) -> Iterator[int]:
+    """Answers in the calling thread, on these cores and with so many intra-op threads. Gives the number of its tokens
+    after every step of the engine; the first time when the first answers have come."""
+    occupy("vlm", frozenset(cores), threads)
     checkpoint = open_vlm(folder)
     requests = _requests(checkpoint, seed)
     engine = make_engine(checkpoint, EngineOptions(running=RUNNING, prefix_cache=False, image_cache_mib=0))
     open_: list[Reply] = []
-    for number in count():
-        while len(open_) < RUNNING:
-            open_.append(engine.submit(requests[number % IMAGES]))
-        engine.step()
-        open_ = [reply for reply in open_ if not reply.ended]
-        if number == 4 * TOKENS:
-            print("ready", flush=True)
-        if stopped:
-            break
-    engine.close()
-    print(json.dumps({"tokens": engine.stats.tokens, "answers": engine.stats.ended["length"]}), flush=True)
+    try:
+        for number in count():
+            while len(open_) < RUNNING:
+                open_.append(engine.submit(requests[number % IMAGES]))
+            engine.step()
+            open_ = [reply for reply in open_ if not reply.ended]
+            if number >= WARM_STEPS:
+                yield engine.stats.tokens
+    finally:
+        engine.close()
 
 
 def _requests(checkpoint: VlmCheckpoint, seed: int) -> list[VlmRequest]:
@@ -64,6 +58,24 @@ def _requests(checkpoint: VlmCheckpoint, seed: int) -> list[VlmRequest]:
         )
         for _ in range(IMAGES)
     ]
+
+
+def main() -> None:
+    folder, cores, threads, seed, counter = sys.argv[1:]
+    stopped = False
+
+    def stop(*_: object) -> None:
+        nonlocal stopped
+        stopped = True
+
+    signal.signal(signal.SIGTERM, stop)
+    made = np.memmap(counter, np.int64, "r+", shape=(1,))
+    for tokens in answering(Path(folder), [int(core) for core in cores.split(",")], int(threads), int(seed)):
+        if made[0] == 0:
+            print("ready", flush=True)
+        made[0] = tokens
+        if stopped:
+            break
 
 
 if __name__ == "__main__":

@@ -55,12 +55,10 @@ def ours(python: Path, folder: Path, model: str, tiny: bool, given: str) -> Sequ
     words = [*SERVE, str(folder), "--name", model, "--port", "{port}", *OUR_OPTIONS]
     environment = _openmp(python)
     forms = [ServerCommand(IN_TURN, words, environment, own=True)]
-    *others, last = map(str, sorted(os.sched_getaffinity(0)))
-    if tiny and others:
-        beside = ",".join(others)
-        cores = ["--vision-cores", beside, "--prefill-cores", beside, "--decode-cores", last]
-        forms.append(ServerCommand(SIDE_BY_SIDE, [*words, *cores], environment, own=True))
-        replicas = ["--replicas", str(len(others) + 1)]
+    cores = len(os.sched_getaffinity(0))
+    if tiny and cores > 1:
+        forms.append(ServerCommand(SIDE_BY_SIDE, [*words, "--scheduler", "static:1"], environment, own=True))
+        replicas = ["--replicas", str(cores)]
         forms.append(ServerCommand(REPLICAS, [*words, *replicas], environment, own=True))
     return forms
 

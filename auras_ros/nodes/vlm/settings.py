@@ -38,11 +38,20 @@ class VlmSettings:
     )  # fmt: skip
     compressed: bool = parameter(False, "subscribe to .../image_raw/compressed instead of .../image_raw")
     dtype: str = parameter("auto", "type of the weights: float32, bfloat16, float16, or auto (on a CPU float32)")
-    threads: int = parameter(1, "intra-op threads of the stages that have no cores of their own", 1, 64)
+    threads: int = parameter(1, "intra-op threads of stages that take turns", 1, 64)
     cores: str = parameter("", "cores that the process runs on, such as 2,3; empty: any")
-    vision_cores: str = parameter("", "cores on which images are encoded beside the other stages; empty: in turn")
-    prefill_cores: str = parameter("", "the same, for prompts")
-    decode_cores: str = parameter("", "the same, for the tokens of answers")
+    scheduler: str = parameter(
+        EngineOptions.scheduler, "which stage runs next: interleaved, chunk:TOKENS, nova and others (docs/engine.md)"
+    )
+    stage_profile: str = parameter(
+        EngineOptions.stage_profile, "file of measured times, for nova and marginal on three cores or more"
+    )
+    tbt_ms: int = parameter(
+        EngineOptions.tbt_ms, "bound on the time between tokens that nova and marginal plan by", 1, 60000
+    )
+    answer_tokens: int = parameter(
+        EngineOptions.answer_tokens, "tokens of an answer in the mean, for nova's plan", 1, MOST
+    )
     late_ms: float = parameter(
         10000.0, "a forward that takes longer is reported; after ten times as long the process ends and starts again",
         100.0, 600000.0,
@@ -66,7 +75,7 @@ class VlmSettings:
         "physical layers that hold the vision encoder's in turn; 0: all stay in memory", 0, 1024,
     )  # fmt: skip
     swap_folder: str = parameter(EngineOptions.swap_folder, "folder, on a disk, for the file of those layers")
-    swap_cores: str = parameter("", "cores of the thread that reads it; empty: any of the process")
+    swap_core: int = parameter(EngineOptions.swap_core, "core of the thread that reads it; -1: any", -1, 4095)
 
     def camera_names(self) -> tuple[str, ...]:
         """Raises ParameterError."""
@@ -93,10 +102,7 @@ class VlmSettings:
 
     def engine_options(self) -> EngineOptions:
         """Raises ParameterError."""
-        given = {each.name: getattr(self, each.name) for each in fields(EngineOptions)}
-        for name in ("vision_cores", "prefill_cores", "decode_cores", "swap_cores"):
-            given[name] = tuple(core_numbers("vlm", name, given[name]) or ())
-        return EngineOptions(**given)
+        return EngineOptions(**{each.name: getattr(self, each.name) for each in fields(EngineOptions)})
 
     def check(self) -> None:
         """Check what does not need the model. Raises ParameterError."""

@@ -93,7 +93,8 @@ def test_a_folder_that_is_none_is_named_and_another_is_configured_after_it(bench
     [
         ({"length": 8}, "leave no room for an answer in 8"),
         ({"cores": "999"}, "lane 'vlm': cores [999] are not available here"),
-        ({"decode_cores": "999"}, "lane 'decode': cores [999] are not available here"),
+        ({"scheduler": "nova:2"}, "engine: scheduler: 'nova:2' is none of"),
+        ({"scheduler": "nova", "cores": "0"}, "nova divides the cores, and one cannot be divided"),
         ({"threads": 64, "cores": "0"}, "lane 'vlm': threads 64 on 1 core(s)"),
     ],
     ids=str,
@@ -191,7 +192,6 @@ def test_standing_questions_are_read() -> None:
         ({"cameras": "top,,side"}, "vlm: cameras: '' is not a name"),
         ({"cameras": "top,top"}, "vlm: cameras: 'top,top' has a name twice"),
         ({"camera": "top"}, "vlm: camera: 'top' is not one of `cameras`"),
-        ({"vision_cores": "two"}, "vlm: vision_cores: expected core numbers such as 2,3"),
         ({"cores": "1;2"}, "vlm: cores: expected core numbers such as 2,3"),
     ],
     ids=str,
