@@ -92,7 +92,8 @@ def test_answers_are_the_same_and_nothing_is_left(
     assert tokens[0] == tokens[1]
     assert len(plans) == 1
     assert list(tmp_path.iterdir()) == []
-    assert "lane swap" not in [each.name for each in set(threading.enumerate()) - before]
+    if "own_threads" not in cores:  # with them the device is the test's own
+        assert "lane swap" not in [each.name for each in set(threading.enumerate()) - before]
 
 
 @pytest.mark.usefixtures("plans")
