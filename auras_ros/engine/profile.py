@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -44,14 +44,18 @@ class StageProfile:
     shared: CorunTimes
 
     def __post_init__(self) -> None:
-        if not self.prefill or self.prompt not in self.prefill:
+        for name, time in self._times():
+            if isinstance(time, bool) or not isinstance(time, int | float) or not 0 <= time < float("inf"):
+                raise ValueError(f"profile: {name}: {time!r} is not a time")
+            if time == 0 and name not in ("decode_row", "token_row"):
+                raise ValueError(f"profile: {name}: a time of 0")
+        if self.prompt not in self.prefill:
             raise ValueError(f"profile: prefill: no time for the prompt of {self.prompt} tokens")
+        if min(self.prefill) < 1:
+            raise ValueError(f"profile: prefill: {min(self.prefill)} tokens")
         bad = [size for size in self.corun if not 0 < size < self.units]
         if bad:
             raise ValueError(f"profile: corun: {bad[0]} units leave nothing, of {self.units}")
-        times = [self.vision, *self.prefill.values(), self.decode, *_flat(self.shared)]
-        if min([*times, *(each for corun in self.corun.values() for each in _flat(corun))]) <= 0:
-            raise ValueError("profile: a time is not above 0")
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -64,12 +68,19 @@ class StageProfile:
             return self.prefill[sizes[0]] if tokens <= sizes[0] else self.prefill[sizes[0]] * tokens / sizes[0]
         at = min(bisect_left(sizes, tokens), len(sizes) - 1)
         low, high = sizes[at - 1], sizes[at]
-        share = (tokens - low) / (high - low)
-        return self.prefill[low] + share * (self.prefill[high] - self.prefill[low])
+        time = self.prefill[low] + (tokens - low) / (high - low) * (self.prefill[high] - self.prefill[low])
+        return max(time, self.prefill[high]) if tokens > high else time
 
     def decode_ms(self, rows: int) -> float:
         """One decode of so many requests, alone."""
         return self.decode + (rows - 1) * self.decode_row
+
+    def _times(self) -> Iterator[tuple[str, float]]:
+        """Every time with its name."""
+        yield from ((name, getattr(self, name)) for name in ("vision", "decode", "decode_row", "token_row"))
+        yield from ((f"prefill: {tokens}", time) for tokens, time in self.prefill.items())
+        for where, times in (("shared", self.shared), *((f"corun: {size}", each) for size, each in self.corun.items())):
+            yield from ((f"{where}: {name}", time) for name, time in vars(times).items())
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
@@ -84,7 +95,3 @@ def read_profile(path: Path) -> StageProfile:
         return StageProfile(**{**values, "shared": CorunTimes(**values["shared"])})
     except (OSError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"{path}: not a profile: {error}") from error
-
-
-def _flat(times: CorunTimes) -> tuple[float, ...]:
-    return times.vision, times.prefill, times.decode_by_vision, times.decode_by_prefill

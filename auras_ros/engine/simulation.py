@@ -131,9 +131,16 @@ def duration_ms(profile: StageProfile, dispatch: Dispatch, others: Sequence[Disp
 
 
 def _times(profile: StageProfile, dispatch: Dispatch, others: Sequence[Dispatch]) -> CorunTimes | None:
-    if any(each.split != dispatch.split or each.split is None for each in others):
+    if any(_overlap(profile, dispatch, each) for each in others):
         return profile.shared
     return None if dispatch.split is None else profile.corun[dispatch.split]
+
+
+def _overlap(profile: StageProfile, one: Dispatch, other: Dispatch) -> bool:
+    """Whether a decode and a forward of another stage have units in common: decode has the device's first ones, the
+    other stages those behind the first ones of their own split."""
+    decode, beside = (one, other) if one.stage == "decode" else (other, one)
+    return (decode.split or profile.units) > (beside.split or 0)
 
 
 def simulate(
@@ -143,10 +150,9 @@ def simulate(
     clock = VirtualClock()
     forwards = SimulatedForwards(profile, clock)
     engine = make_simulated(scheduler, forwards, options, clock)
-    served, coming = list[Served](), list(trace)[::-1]
+    served, coming = list[Served](), sorted(trace, key=lambda each: each.at_s)[::-1]
     while True:
-        while engine.step():
-            continue
+        engine.step()  # once: while the clock stands, a second one finds nothing to do
         ends = [forwards.next_end_ns(), round(coming[-1].at_s * 1e9) if coming else None]
         next_ns = min((each for each in ends if each is not None), default=None)
         if next_ns is None:

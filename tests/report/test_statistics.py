@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auras_ros.report.statistics import Z_95, mean, paired_by_seed, paired_difference, quantile, wilson
+from auras_ros.report.statistics import Z_95, mean, paired_by_seed, paired_difference, quantile, student, wilson
 
 
 @pytest.mark.parametrize(
@@ -137,3 +137,19 @@ def test_seeds_are_paired_by_their_number() -> None:
     assert paired_by_seed(first, second) == paired_difference(1, 2, 1, 0)
     with pytest.raises(KeyError, match="7"):
         paired_by_seed(second, first)
+
+
+@pytest.mark.parametrize(("count", "t"), [(2, 12.7062), (3, 4.3027), (9, 2.3060), (10, 2.2622), (31, 2.0423)])
+def test_a_mean_has_students_interval(count: int, t: float) -> None:
+    """Of values with a mean of 5 whose deviation is 1; t: published tables, two-sided 95 %."""
+    values = [5 + (number - (count - 1) / 2) for number in range(count)]
+    deviation = float(np.std(values, ddof=1))
+    values = [5 + (each - 5) / deviation for each in values]
+    mean, low, high = student(values)
+    assert mean == pytest.approx(5)
+    assert (high - 5, 5 - low) == pytest.approx((t / count**0.5,) * 2, rel=2e-4)
+
+
+def test_one_value_has_no_interval() -> None:
+    with pytest.raises(ValueError, match="an interval needs two values at least, got 1"):
+        student([1.0])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 
 from auras_ros.checkpoints.vlm.open import VlmCheckpoint, open_vlm
 from auras_ros.device.cores import occupy
+from auras_ros.device.reservation import FrameReservation
 from auras_ros.engine.build import make_engine
 from auras_ros.engine.options import EngineOptions
 from auras_ros.engine.reply import Reply
@@ -23,22 +25,32 @@ from auras_ros.engine.request import VlmRequest
 
 IMAGES, SIDE_PX, TOKENS, RUNNING = 16, 96, 32, 4
 WARM_STEPS = 4 * TOKENS
+GIVE_UP_S = 0.01  # how long it waits for news of a frame that does not come
 QUESTION = "Is the tee on its goal?"
 
 
-def answering(folder: Path, cores: Sequence[int], threads: int, seed: int) -> Iterator[int]:
-    """Answers in the calling thread, on these cores and with so many intra-op threads. Gives the number of its tokens
-    after every step of the engine; the first time when the first answers have come."""
+def answering(
+    folder: Path, cores: Sequence[int], threads: int, seed: int, reservation: FrameReservation | None = None
+) -> Iterator[int]:
+    """Answers in the calling thread, on these cores and with so many intra-op threads; only between the frames of a
+    reservation. Gives the number of its tokens after every step of the engine; the first time when the first answers
+    have come."""
     occupy("vlm", frozenset(cores), threads)
+    news = threading.Event()
+    if reservation is not None:
+        reservation.listen(news.set)
     checkpoint = open_vlm(folder)
     requests = _requests(checkpoint, seed)
-    engine = make_engine(checkpoint, EngineOptions(running=RUNNING, prefix_cache=False, image_cache_mib=0))
+    options = EngineOptions(running=RUNNING, prefix_cache=False, image_cache_mib=0)
+    engine = make_engine(checkpoint, options, reservation=reservation)
     open_: list[Reply] = []
     try:
         for number in count():
             while len(open_) < RUNNING:
                 open_.append(engine.submit(requests[number % IMAGES]))
-            engine.step()
+            news.clear()
+            if not engine.step():  # nothing fits before the next frame
+                news.wait(GIVE_UP_S)
             open_ = [reply for reply in open_ if not reply.ended]
             if number >= WARM_STEPS:
                 yield engine.stats.tokens

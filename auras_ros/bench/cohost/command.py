@@ -9,6 +9,7 @@ and frames on a grid as on a robot. The model has questions about images in flig
   one_process                  the model in a thread of the policy's process, a core each
   one_process_no_partition     the same anywhere, the model with two intra-op threads
   one_core                     the same on the policy's core, only on the grid
+  one_core_reservation         the same, and the model works only between the frames
 Windows of all modes alternate within a round, in random order; models that are not measured are stopped.
 """
 
@@ -147,7 +148,10 @@ def _window(
     if load:
         load.resume()
     try:
-        with on_cores(mode.policy_cores), Running(executor, bench.feed, emit) as live:
+        live = Running(executor, bench.feed, emit)
+        if load and load.frames:
+            live.announce_to(load.frames)
+        with on_cores(mode.policy_cores), live:
             live.wait(over, 10 * seconds + 60)
     finally:
         if load:

@@ -15,12 +15,18 @@ import numpy as np
 import torch
 
 from auras_ros.bench.cohost import busy_vlm
+from auras_ros.device.reservation import FrameReservation
 
 READY_S, END_S = 300.0, 20.0
 
 
 class VlmLoad(Protocol):
     """Busy already when it is made, and paused."""
+
+    @property
+    def frames(self) -> FrameReservation | None:
+        """Between which it works; None: always."""
+        ...
 
     def resume(self) -> None: ...
 
@@ -35,6 +41,8 @@ class VlmLoad(Protocol):
 
 class ProcessLoad:
     """Raises RuntimeError if the process ends before it is busy, or is not so in time."""
+
+    frames = None
 
     def __init__(self, folder: Path, cores: Sequence[int], threads: int, seed: int) -> None:
         self._file = tempfile.NamedTemporaryFile()  # noqa: SIM115  (`close` closes it)
@@ -78,9 +86,10 @@ class ProcessLoad:
 
 
 class ThreadLoad:
-    """Raises RuntimeError, as every method, if the thread has failed."""
+    """Raises RuntimeError, as every method, if the thread has failed. reserved: it works only between frames."""
 
-    def __init__(self, folder: Path, cores: Sequence[int], threads: int, seed: int) -> None:
+    def __init__(self, folder: Path, cores: Sequence[int], threads: int, seed: int, reserved: bool = False) -> None:
+        self.frames = FrameReservation() if reserved else None
         self._changed = threading.Condition()
         self._wanted, self._paused, self._closing = False, False, False
         self._tokens, self._failure = 0, ""
@@ -115,7 +124,7 @@ class ThreadLoad:
 
     def _run(self, folder: Path, cores: Sequence[int], threads: int, seed: int) -> None:
         try:
-            for tokens in busy_vlm.answering(folder, cores, threads, seed):
+            for tokens in busy_vlm.answering(folder, cores, threads, seed, self.frames):
                 self._tokens = tokens
                 if not self._wanted and not self._rest():
                     return

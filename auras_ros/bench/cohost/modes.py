@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from auras_ros.bench.cohost.loads import ProcessLoad, ThreadLoad, VlmLoad
@@ -32,4 +33,5 @@ BESIDE = (
     CohostMode("one_process", "_one_process", 1, (1,), 1, ThreadLoad),
     CohostMode("one_process_no_partition", "_one_process_no_partition", 2, (0, 1), 2, ThreadLoad),
     CohostMode("one_core", "_one_core", 1, (0,), 1, ThreadLoad, grid_only=True),
+    CohostMode("one_core_reservation", "_reservation", 1, (0,), 1, partial(ThreadLoad, reserved=True), grid_only=True),
 )

@@ -123,8 +123,12 @@ def finish(report: Report) -> Report:
 def with_paper(report: Report, lines: Sequence[str]) -> str:
     """The figure's own lines, its note, and a table of the paper's numbers beside ours."""
     notes = [str(report.more["note"])] if "note" in report.more else []
-    columns = (("the paper (Auras section)", _what), ("paper", _value), ("ours", "{ours:.4g}"))
-    return "\n".join([*lines, *notes, "", *in_columns(paper_rows(report), columns)])
+    return "\n".join([*lines, *notes, "", *beside_ours(paper_rows(report), "Auras")])
+
+
+def beside_ours(rows: Sequence[Row], paper: str) -> list[str]:
+    """A table of `PaperFigure.row`s."""
+    return in_columns(rows, ((f"the paper ({paper} section)", _what), ("paper", _value), ("ours", "{ours:.4g}")))
 
 
 def _what(row: Row) -> str:

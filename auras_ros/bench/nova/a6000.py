@@ -7,7 +7,8 @@ is assumed, and its parameters are what reproduces everything that the text says
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 
 from auras_ros.engine.profile import CorunTimes, StageProfile
 
@@ -19,6 +20,7 @@ PROCESSING_S = (1.39, 1.44, 1.43, 1.42, 1.38, 1.35)  # table V: vision and prefi
 DELAY_S = (0.60, 1.14, 2.06, 3.82, 8.49, 33.57)  # table V, measured
 THEORY_S = (0.51, 1.00, 1.86, 4.32, 20.99, None)  # table V, by equation 6
 CHUNKS = (64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 768, 1024, 1400)
+SLOWDOWNS = ("floor_vision", "floor_prefill", "shared_vision", "shared_decode")
 TOKENS = (30, 40, 80)  # of an answer: "from 30 to 80" (V-A3), the mean "between 40-60" (III-C2); least, likeliest, most
 
 
@@ -36,15 +38,17 @@ class Parameters:
 
     Assumed shapes, and what fixes them:
     Vision and prefill are bound by arithmetic: their time is inverse to their SMs, times 1 + `contention` x decode's
-    share of its full bandwidth. It is 0.2 to 0.25 for kernels at 36 SMs by III-B2 (36 SMs still gain, 38 do not) and
-    fitted
-    to the six means of table V.
+    share of its full bandwidth. It is fitted to the six means of table V, and prefill's is the larger one (V-B). The
+    window in which two linear kernels gain (III-B2: 36 SMs of decode do, 38 do not) would ask for 0.27 to 0.32; with
+    the fitted one they gain up to 44.
     Decode is bound by memory: at most SMs it waits for memory (floor), at few SMs its time is inverse to them (knee):
     28.9 ms x (floor^6 + (knee/SMs)^6)^(1/6). Of the four numbers: 18 SMs gain and 16 do not (III-B2), S_min = 12 with
-    80 ms, S_0 = 24 and 30 by equation 3 (V-A5), and prefill contends more than vision (V-B).
+    80 ms, and S_0 = 24 and 30 by equation 3 for answers of 45 to 50 tokens (V-A5). With them throughput gains more
+    beside vision up to 24 SMs of decode, but above that beside prefill, where V-B says vision.
     A prefill in chunks is slower: Agrawal et al. 2023 (SARATHI) lose 20 % of its throughput in chunks of 256 tokens and
-    10 % in chunks of 512, on an A6000 with LLaMA-13B: the share is `chunk_loss` tokens over the chunk's, and no forward
-    is quicker than a decode, as it reads the same weights.
+    10 % in chunks of 512, on an A6000 with LLaMA-13B: the share is `chunk_loss` tokens over the chunk's. Where that
+    would make a shorter chunk slower than a longer one (below twice `chunk_loss`), it takes as long as one of that
+    many; and no forward is quicker than a decode, as it reads the same weights.
     """
 
     vision: float = 806.8
@@ -61,6 +65,15 @@ class Parameters:
     chunk_loss: float = 51.2
     shared_vision: float = 680.6 / 588.3
     shared_decode: float = 680.6 / (699.8 - (1241.8 - 680.6))
+
+    def varied(self, share: float) -> Iterator[tuple[str, float, Parameters]]:
+        """Each parameter alone, less and more by this share of it: its name, the factor, and all parameters then. A
+        slowdown stays one: no neighbour makes a forward quicker."""
+        for name in (each.name for each in fields(self)):
+            value = getattr(self, name)
+            least = 1.0 if name in SLOWDOWNS else 0.0
+            for factor in (1 - share, 1 + share):
+                yield name, factor, replace(self, **{name: type(value)(max(value * factor, least))})
 
 
 def profile(parameters: Parameters = Parameters()) -> StageProfile:
@@ -93,4 +106,5 @@ def _decode(floor: float, knee: float, size: int) -> float:
 
 
 def _chunk(p: Parameters, tokens: int) -> float:
-    return max(p.prefill * tokens / p.prompt / (1 - p.chunk_loss / tokens), p.decode)
+    filled = max(tokens, 2 * p.chunk_loss)  # where the shape has its least: fewer tokens take as long
+    return max(p.prefill * filled / p.prompt / (1 - p.chunk_loss / filled), p.decode)
