@@ -16,6 +16,7 @@ from auras_ros.device.cpu_partition import CpuPartitions
 from auras_ros.device.lane import Device, DeviceError, Lane
 from auras_ros.device.make import make_device
 from auras_ros.device.partition import Partitions
+from auras_ros.device.reservation import FrameReservation
 from auras_ros.engine.engine import Engine
 from auras_ros.engine.forwards import InlineExecutor, Place, PlacedForwards
 from auras_ros.engine.options import MOST_LENGTH, EngineOptions
@@ -49,11 +50,13 @@ def make_engine(
     scheduler: StageScheduler | None = None,
     clock: SchedulerClock | None = None,
     partitions: Partitions | None = None,
+    reservation: FrameReservation | None = None,
 ) -> Engine:
     """partitions: for stages side by side; the engine closes them. Without them they are made of all cores of this
-    thread if the options' scheduler divides those, else stages take turns in the engine's thread. Takes the
-    checkpoint's weights over: it cannot make another engine. Raises ValueError for sizes and names that do not fit,
-    DeviceError for a device that cannot be divided."""
+    thread if the options' scheduler divides those, else stages take turns in the engine's thread. reservation: of a
+    policy's frames on the same units; forwards run between them. Takes the checkpoint's weights over: it cannot make
+    another engine. Raises ValueError for sizes and names that do not fit, DeviceError for a device that cannot be
+    divided."""
     on = device or make_device("cpu")
     with ExitStack() as failing:
         if device is None:
@@ -65,7 +68,7 @@ def make_engine(
         scheduler = scheduler or _scheduler(options, partitions)
         workers, executors, cache = _stages(checkpoint, options, on, partitions)
         forwards = PlacedForwards(workers, executors, partitions, on if device is None else None)
-        engine = Engine(checkpoint, options, cache, forwards, scheduler, clock)
+        engine = Engine(checkpoint, options, cache, forwards, scheduler, clock, reservation)
         failing.pop_all()
     return engine
 

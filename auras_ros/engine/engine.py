@@ -14,10 +14,12 @@ from dataclasses import replace
 
 from auras_ros.checkpoints.vlm.open import VlmCheckpoint
 from auras_ros.clock import MonotonicClock, SchedulerClock
+from auras_ros.device.reservation import FrameReservation
 from auras_ros.engine.active import ActiveRequest
 from auras_ros.engine.allocation import BlockAllocation
 from auras_ros.engine.choose import NoTokenError
 from auras_ros.engine.forwards import StageForwards
+from auras_ros.engine.gaps import FrameGaps
 from auras_ros.engine.grammar import Grammars
 from auras_ros.engine.images import ImageCache
 from auras_ros.engine.intake import Intake
@@ -63,7 +65,9 @@ class Engine:
         forwards: StageForwards,
         scheduler: StageScheduler | None = None,
         clock: SchedulerClock | None = None,
+        reservation: FrameReservation | None = None,
     ) -> None:
+        """reservation: of frames that use the same units; forwards run between them."""
         self.checkpoint, self.options, self._cache, self._forwards = checkpoint, options, cache, forwards
         self.length = min(options.length or MOST_LENGTH, checkpoint.length, (cache.blocks - 1) * cache.block)
         self._scheduler = scheduler or InterleavedScheduler(options.prefill_tokens, options.chunked)
@@ -71,6 +75,7 @@ class Engine:
         self._tables = BlockTables(cache, options.prefix_cache)
         self._images = ImageCache(options.image_cache_mib << 20)
         self._intake = Intake(self.capacity)
+        self._gaps = None if reservation is None else FrameGaps(reservation, self._intake.wake)
         self.stats = EngineStats()
         self._queues = StageQueues()
         self._blocks = BlockAllocation(self._tables, self._queues, self.stats)
@@ -169,6 +174,8 @@ class Engine:
         admitted = self._admit()
         dispatched = 0
         while (dispatch := self._scheduler.next(self._state)) is not None:
+            if self._gaps is not None and not self._gaps.begin(dispatch):
+                break
             self._dispatch(dispatch)
             dispatched += 1
             if self._running and self._running[-1][0].done():  # in this thread: what it made is scheduled first
@@ -198,6 +205,8 @@ class Engine:
             future, dispatch, begun_ns = entry
             del self._state.running[dispatch.stage]
             taken_ns = self._clock.now_ns() - begun_ns
+            if self._gaps is not None:
+                self._gaps.ended(dispatch, taken_ns)
             for each in dispatch.requests:
                 each.busy = False
                 each.timings.spend(dispatch.stage, taken_ns)
@@ -230,8 +239,10 @@ class Engine:
 
     def _dispatch(self, dispatch: Dispatch) -> None:
         if dispatch.stage != "vision":
-            dispatch = self._blocks.allocate(dispatch)
+            wanted, dispatch = dispatch, self._blocks.allocate(dispatch)
             if not dispatch.requests:
+                if self._gaps is not None:
+                    self._gaps.ended(wanted)
                 return
         for each in dispatch.requests:
             each.busy = True
@@ -314,14 +325,18 @@ class Engine:
     def _abandon(self, reason: FinishReason, detail: str) -> None:
         """Ends every request, when what runs has finished."""
         wait([future for future, _, _ in self._running])
+        for _, dispatch, _ in self._running:
+            if self._gaps is not None:
+                self._gaps.ended(dispatch)
         self._running.clear()
         for each in [*self._queues.everyone(), *self._intake.take_if(lambda _: True)]:
             self._end(each, reason, detail)
 
     def _until_deadline_s(self) -> float | None:
-        """Time to the next deadline of those that could end now; None without one."""
+        """Time to the next deadline of those that could end now, or until a forward may fit; None without one."""
         own = [each.deadline_ns for each in self._queues.everyone() if not each.busy] + [
             self._intake.next_deadline_ns()
         ]
-        deadlines = [each for each in own if each is not None]
+        retry_ns = None if self._gaps is None else self._gaps.retry_ns()
+        deadlines = [each for each in [*own, retry_ns] if each is not None]
         return max(min(deadlines) - self._clock.now_ns(), 0) / 1e9 if deadlines else None

@@ -18,6 +18,7 @@ from auras_ros.checkpoints.vlm.chat import VlmPrompt
 from auras_ros.checkpoints.vlm.open import VlmCheckpoint
 from auras_ros.checkpoints.vlm.pictures import PreparedImage
 from auras_ros.clock import VirtualClock
+from auras_ros.device.reservation import FrameReservation
 from auras_ros.engine.engine import Engine
 from auras_ros.engine.options import EngineOptions
 from auras_ros.engine.profile import CorunTimes, StageProfile
@@ -168,7 +169,11 @@ def simulate(
 
 
 def make_simulated(
-    scheduler: StageScheduler, forwards: SimulatedForwards, options: EngineOptions, clock: VirtualClock
+    scheduler: StageScheduler,
+    forwards: SimulatedForwards,
+    options: EngineOptions,
+    clock: VirtualClock,
+    reservation: FrameReservation | None = None,
 ) -> Engine:
     """An engine without a model: its blocks hold one number a token."""
     places = lambda length, at, grids: torch.arange(length)  # noqa: E731
@@ -180,7 +185,7 @@ def make_simulated(
         length=MOST_LENGTH,
     )
     cache = PagedKVCache(1, (options.kv_mib << 20) // (8 * options.block) + 1, options.block, 1, 1)
-    return Engine(cast(VlmCheckpoint, checkpoint), options, cache, forwards, scheduler, clock)
+    return Engine(cast(VlmCheckpoint, checkpoint), options, cache, forwards, scheduler, clock, reservation)
 
 
 def _submit(engine: Engine, arrival: Arrival, number: int, prompt: int, clock: VirtualClock) -> Served:

@@ -399,7 +399,9 @@ def test_with_blocks_for_all_nova_divides_the_device_as_planned(
             assert front is None
             assert dispatch.stage == ("prefill" if state.ready("prefill") else "vision")
             units = plan.beside_vision if dispatch.stage == "vision" else plan.beside_prefill
-            assert dispatch.split == (units(state.pending) if state.queues["decode"] else None)
+            assert dispatch.split == (
+                units(state.pending, len(state.queues["decode"])) if state.queues["decode"] else None
+            )
 
     play(Watched(NovaScheduler(plan), in_order, planned), profile, asked, 200, running)
 
