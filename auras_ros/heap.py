@@ -27,3 +27,9 @@ def bound_heap(large: int = LARGE_BLOCK) -> bool:
     values = ((M_MMAP_THRESHOLD, large), (M_TRIM_THRESHOLD, large), (M_ARENA_MAX, ARENAS))
     granted = [bool(mallopt(key, value)) for key, value in values]  # each is tried, whatever became of the others
     return all(granted)
+
+
+def trim_heap() -> None:
+    """Give free memory between blocks in use back to the system: after much that was large has gone."""
+    if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
+        trim(0)

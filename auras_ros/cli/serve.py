@@ -40,6 +40,9 @@ ENGINE_HELP = {
     "stage_profile": "file of measured times, for nova and marginal on three cores or more",
     "tbt_ms": "bound on the time between tokens that nova and marginal plan by, ms",
     "answer_tokens": "of an answer in the mean, for nova's plan",
+    "swap_layers": "physical layers that hold the vision encoder's in turn; 0: all stay in memory",
+    "swap_folder": "where the file of those layers is; on a disk",
+    "swap_core": "core of the thread that reads it; -1: any",
 }
 
 

@@ -26,6 +26,8 @@ class OverMark:
         if self._failure is not None:
             self._failures.raise_again(self._failure)
 
+    follow = wait
+
     def done(self) -> bool:
         return True
 

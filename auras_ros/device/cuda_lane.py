@@ -36,11 +36,12 @@ class Slot:
     """The events around one launch. `number` is the launch that uses them now, or -1. A thread that waits for the end
     sleeps (`blocking`): by default CUDA spins, which takes a core for each waiting thread."""
 
-    __slots__ = ("anchor", "begin", "end", "number", "open", "stage")
+    __slots__ = ("anchor", "begin", "device", "end", "number", "open", "stage")
 
-    def __init__(self, timed: bool) -> None:
+    def __init__(self, timed: bool, device: torch.device) -> None:
         import torch
 
+        self.device = device
         self.begin = torch.cuda.Event(enable_timing=True) if timed else None
         self.end = torch.cuda.Event(enable_timing=timed, blocking=True)
         self.number = -1
@@ -62,6 +63,14 @@ class CudaMark:
     def wait(self) -> None:
         if self.slot.number == self.number:
             self.slot.end.synchronize()
+        if self.failure is not None:
+            self._failures.raise_again(self.failure)
+
+    def follow(self) -> None:
+        import torch
+
+        if self.slot.number == self.number:
+            torch.cuda.current_stream(self.slot.device).wait_event(self.slot.end)
         if self.failure is not None:
             self._failures.raise_again(self.failure)
 
@@ -88,7 +97,7 @@ class CudaLane:
         self.uncaptured = uncaptured
         self._cuda = torch.cuda
         self._spans, self._scale = spans, scale
-        self._slots = [Slot(timed=scale is not None) for _ in range(DEPTH)]
+        self._slots = [Slot(scale is not None, stream.device) for _ in range(DEPTH)]
         self._caller = torch.cuda.Event()
         self._launched = 0
         self._lock = threading.Lock()

@@ -39,6 +39,11 @@ class Mark(Protocol):
         """Block the calling thread until the launch has ended. Raises what its stage raised."""
         ...
 
+    def follow(self) -> None:
+        """What the calling thread does to buffers from now on comes after the launch. On a CPU that is `wait`; on a GPU
+        its current stream waits, and the thread does not. Raises what its stage raised."""
+        ...
+
     def done(self) -> bool:
         """Whether the launch has ended, successfully or not; never blocks."""
         ...

@@ -40,6 +40,8 @@ class ThreadMark:
         if self._failure is not None:
             lane.failures.raise_again(self._failure)
 
+    follow = wait
+
     def done(self) -> bool:
         return self._over
 

@@ -23,6 +23,7 @@ from auras_ros.engine.options import MOST_LENGTH, EngineOptions
 from auras_ros.engine.profile import read_profile
 from auras_ros.engine.scheduler import STAGES, Stage, StageScheduler
 from auras_ros.engine.schedulers import make_scheduler, needs_partitions, needs_profile
+from auras_ros.engine.vision_swap import swap_vision
 from auras_ros.engine.workers import (
     DecodeWorker,
     PrefillWorker,
@@ -58,28 +59,29 @@ def make_engine(
     divided."""
     on = device or make_device("cpu")
     with ExitStack() as failing:
+        if device is None:
+            failing.callback(on.close)
         if partitions is None and scheduler is None and needs_partitions(options.scheduler):
             partitions = _partitions(on)
         if partitions is not None:
             failing.callback(partitions.close)
-        chosen = scheduler or _scheduler(options, partitions)
-        engine = _make_engine(checkpoint, options, on, chosen, clock, partitions, reservation)
+        scheduler = scheduler or _scheduler(options, partitions)
+        workers, executors, cache = _stages(checkpoint, options, on, partitions)
+        forwards = PlacedForwards(workers, executors, partitions, on if device is None else None)
+        engine = Engine(checkpoint, options, cache, forwards, scheduler, clock, reservation)
         failing.pop_all()
     return engine
 
 
-def _make_engine(
-    checkpoint: VlmCheckpoint,
-    options: EngineOptions,
-    on: Device,
-    scheduler: StageScheduler,
-    clock: SchedulerClock | None,
-    partitions: Partitions | None,
-    reservation: FrameReservation | None,
-) -> Engine:
+def _stages(
+    checkpoint: VlmCheckpoint, options: EngineOptions, on: Device, partitions: Partitions | None
+) -> tuple[dict[Stage, StageWorker], dict[Place, Executor], PagedKVCache]:
     model = checkpoint.model.to(on.tensors)
     decoder = FusedLlama(model.language, options.int8)
     repack(model)
+    executors = _in_turn() if partitions is None else _placed(partitions)
+    if options.swap_layers:
+        swap_vision(checkpoint, options, on, executors["vision", None])
     length = min(options.length or MOST_LENGTH, checkpoint.length)
     decoder.tabulate(length)
     cache = _cache(decoder, options, length)
@@ -92,13 +94,10 @@ def _make_engine(
         "prefill": PrefillWorker(decoder, attention),
         "decode": decode,
     }
-    executors = _in_turn() if partitions is None else _placed(partitions)
     for split in lanes:
         for rows in sorted({bucket(each) for each in range(1, options.running + 1)}):
             executors["decode", split].submit(decode.prepare, rows, split).result()
-    return Engine(
-        checkpoint, options, cache, PlacedForwards(workers, executors, partitions), scheduler, clock, reservation
-    )
+    return workers, executors, cache
 
 
 def _attention(cache: PagedKVCache, decoder: FusedLlama, rows: int, width: int) -> PagedAttention:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from concurrent.futures import Executor, Future
 from typing import Any, Protocol
 
+from auras_ros.device.lane import Device
 from auras_ros.device.partition import Partitions
 from auras_ros.engine.scheduler import Dispatch, Stage
 from auras_ros.engine.workers import Outcome, StageWorker
@@ -45,9 +46,10 @@ class PlacedForwards:
         workers: dict[Stage, StageWorker],
         executors: Mapping[Place, Executor],
         partitions: Partitions | None = None,
+        device: Device | None = None,
     ) -> None:
-        """partitions: the executors' owner, if they have one."""
-        self.workers, self._executors, self._partitions = workers, executors, partitions
+        """partitions: the executors' owner, if they have one. device: closed at the end."""
+        self.workers, self._executors, self._partitions, self._device = workers, executors, partitions, device
 
     def submit(self, dispatch: Dispatch) -> Future[Outcome]:
         return self._executors[dispatch.stage, dispatch.split].submit(self.workers[dispatch.stage], dispatch)
@@ -55,6 +57,8 @@ class PlacedForwards:
     def close(self) -> None:
         if self._partitions is not None:
             self._partitions.close()
-            return
-        for each in self._executors.values():
-            each.shutdown()
+        else:
+            for each in self._executors.values():
+                each.shutdown()
+        if self._device is not None:
+            self._device.close()

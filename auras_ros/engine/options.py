@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 MOST_LENGTH = 8192  # where none is asked for
-LEAST = {"length": 0, "waiting": 0, "image_cache_mib": 0}  # the other numbers: 1
+LEAST = {"length": 0, "waiting": 0, "image_cache_mib": 0, "swap_layers": 0, "swap_core": -1}  # the other numbers: 1
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,9 @@ class EngineOptions:
     are used again. image_cache_mib: memory for embeddings of earlier images. int8: the decoder's layers multiply in 8
     bits. scheduler: its name, with a number where it takes one (`schedulers`). stage_profile: the file of a
     `StageProfile`, for schedulers that plan by one. tbt_ms: what they keep to between two tokens. answer_tokens: of an
-    answer, in the mean, for Nova's plan. Raises ValueError, naming the option."""
+    answer, in the mean, for Nova's plan. swap_layers: physical layers that hold the vision encoder's layers in turn; 0:
+    all stay in memory. swap_folder: for their file, where one is needed. swap_core: of the thread that reads it; -1:
+    any. Raises ValueError, naming the option."""
 
     length: int = 0
     block: int = 16
@@ -33,6 +35,9 @@ class EngineOptions:
     stage_profile: str = ""
     tbt_ms: int = 250
     answer_tokens: int = 50
+    swap_layers: int = 0
+    swap_folder: str = ""
+    swap_core: int = -1
 
     def __post_init__(self) -> None:
         for each in fields(self):

@@ -36,6 +36,12 @@ class Vlm(nn.Module, ABC):
 
     language: Llama
 
+    @property
+    def vision_layers(self) -> nn.ModuleList:
+        """The encoder's repeated layers, in the order of their calls."""
+        (found,) = (each for each in self.get_submodule("vision").children() if isinstance(each, nn.ModuleList))
+        return found
+
     @abstractmethod
     def see(self, pixels: Tensor, grids: Sequence[Grid]) -> list[ImageEmbeddings]:
         """Of each image. pixels: the images' pieces, one after another, in the form that the model's processor gives

@@ -13,7 +13,7 @@ from auras_ros.parameters import ParameterError, checked, parameter
 from auras_ros.spelling import nearest
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-PATHS = ("model", "token_file", "stage_profile")  # may be relative to the file that names them
+PATHS = ("model", "token_file", "stage_profile", "swap_folder")  # may be relative to the file that names them
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,8 @@ class NullMark:
         if self.failure is not None:
             self._failures.raise_again(self.failure)
 
+    follow = wait
+
     def done(self) -> bool:
         return self._clock.now_ns() >= self.ends_ns
 

@@ -92,6 +92,10 @@ class VlmPrompts:
         PictureError."""
         return self._prompt(text, images)
 
+    def image(self, image: ImagePixels) -> PreparedImage:
+        """An image as the vision stage takes it. Raises PictureError."""
+        return self._processor(image)
+
     def tokens(self, ids: Sequence[int]) -> VlmPrompt:
         """The prompt that is these tokens, none of which stands for an image. Raises PromptError."""
         if not 0 < len(ids) <= self._length:

@@ -70,6 +70,12 @@ class VlmSettings:
         EngineOptions.image_cache_mib, "memory for the embeddings of earlier images, MiB", 0, MOST
     )
     int8: bool = parameter(EngineOptions.int8, "the decoder's layers multiply in 8 bits")
+    swap_layers: int = parameter(
+        EngineOptions.swap_layers,
+        "physical layers that hold the vision encoder's in turn; 0: all stay in memory", 0, 1024,
+    )  # fmt: skip
+    swap_folder: str = parameter(EngineOptions.swap_folder, "folder, on a disk, for the file of those layers")
+    swap_core: int = parameter(EngineOptions.swap_core, "core of the thread that reads it; -1: any", -1, 4095)
 
     def camera_names(self) -> tuple[str, ...]:
         """Raises ParameterError."""
