@@ -19,8 +19,9 @@ class DecodeUnits(Protocol):
 
 class NovaScheduler:
     """First come, first served within a stage. Everything that decodes does so in one batch, at once. Prefill goes
-    before vision, one request each, and never beside it. Before each of these the split is calibrated to the load;
-    decode takes the part that is left, and the whole device while it is alone."""
+    before vision, one request each, and never beside it. Before each of these the split is calibrated to the load, and
+    a decode that runs on units which it will take ends first: so no decode ever shares its part. Decode takes the part
+    that is left, and the whole device while it is alone."""
 
     def __init__(self, units: DecodeUnits) -> None:
         self._units = units
@@ -30,7 +31,7 @@ class NovaScheduler:
         starting = None if front is not None else self._front(state)
         beside = front or starting
         decode = decode_all(state, None if beside is None else beside.split)
-        return decode or starting
+        return decode or (None if _taken(state, starting) else starting)
 
     def _front(self, state: EngineState) -> Dispatch | None:
         """The next prefill or image, on its part of the device if something decodes."""
@@ -40,3 +41,11 @@ class NovaScheduler:
             return dispatch
         units = self._units.beside_prefill if dispatch.stage == "prefill" else self._units.beside_vision
         return replace(dispatch, split=units(state.pending, decoding))
+
+
+def _taken(state: EngineState, starting: Dispatch | None) -> bool:
+    """Whether a decode runs on some of the units of the part on which this one would start."""
+    decode = state.running.get("decode")
+    if decode is None or starting is None or starting.split is None:
+        return False
+    return decode.split is None or decode.split > starting.split

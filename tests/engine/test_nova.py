@@ -96,7 +96,9 @@ def test_decode_keeps_the_split_of_what_runs_beside_it() -> None:
         queues.end("decode")
         assert shapes(queues.started(nova())) == [("decode", [1], 6)]
     queues.end("vision", to="prefill")
-    assert shapes(queues.started(nova())) == [("prefill", [2], 2)]
+    assert queues.started(nova()) == []  # the decode has six units, and the prefill's part begins behind two
+    queues.end("decode")
+    assert shapes(queues.started(nova())) == [("decode", [1], 2), ("prefill", [2], 2)]
 
 
 @pytest.mark.parametrize(("pending", "by_vision", "by_prefill"), [(1, 6, 4), (2, 4, 4), (3, 2, 2), (9, 2, 2)])
@@ -111,6 +113,19 @@ def test_the_split_is_that_of_the_load_when_a_forward_begins(pending: int, by_vi
         begun = queues.started(nova())
         assert [(each.stage, each.split) for each in begun] == [("decode", units), (stage, units)]
         assert queues.state.pending == pending  # what runs is counted
+
+
+@pytest.mark.parametrize(("units", "waits"), [(None, True), (6, True), (4, False), (2, False)])
+def test_a_forward_waits_for_a_decode_on_the_units_that_it_takes(units: int | None, waits: bool) -> None:
+    """The prefill's part are the units behind the first four."""
+    queues = Queues()
+    queues.add("decode", decoding(1))
+    queues.start(Dispatch("decode", (queues.state.queues["decode"][0],), (1,), split=units))
+    queues.add("prefill", active(2))
+    assert shapes(queues.started(nova())) == ([] if waits else [("prefill", [2], 4)])
+    queues.end("decode")
+    assert shapes(queues.started(nova()))[:1] == [("decode", [1], 4)]
+    assert queues.state.running["prefill"].split == 4
 
 
 def test_first_come_is_first_served_within_a_stage_and_priorities_before() -> None:
@@ -168,7 +183,7 @@ def follows_algorithm_1(state: EngineState, dispatch: Dispatch | None) -> None:
         assert dispatch is None
         return
     if dispatch is None:
-        assert not state.ready("vision") + state.ready("prefill")
+        assert "decode" in state.running or not state.ready("vision") + state.ready("prefill")
         return
     assert dispatch.stage == ("prefill" if state.ready("prefill") else "vision")
     beside = PLAN.beside_vision if dispatch.stage == "vision" else PLAN.beside_prefill
@@ -190,16 +205,15 @@ def test_a_run_follows_the_algorithm(rate_hz: float) -> None:
     for stage in ("vision", "prefill"):
         own = sorted((begin, each.requests[0].number) for each, begin, _ in forwards.log if each.stage == stage)
         assert [number for _, number in own] == list(range(1, 61))
-    parts_meet_only_at_changes(forwards.log)
+    parts_are_apart(forwards.log)
 
 
-def parts_meet_only_at_changes(log: list[tuple[Dispatch, int, int]]) -> None:
-    """Two forwards on parts of different splits run side by side only where the decode was there first: what begins is
-    on the units of what runs, or runs until the decode ends."""
+def parts_are_apart(log: list[tuple[Dispatch, int, int]]) -> None:
+    """A decode has the first units of its split, and what runs beside it those behind the first ones of its own."""
     for decode, begin, end in log:
         if decode.stage == "decode":
-            beside = [each for each in log if each[0].stage != "decode" and each[1] < end and each[2] > begin]
-            assert all(other.split == decode.split or other_begin > begin for other, other_begin, _ in beside)
+            beside = [each.split for each, *at in log if each.stage != "decode" and at[0] < end and at[1] > begin]
+            assert all(other is not None and decode.split is not None and decode.split <= other for other in beside)
 
 
 def test_without_units_both_stages_have_the_whole_device() -> None:
