@@ -15,6 +15,7 @@ from auras_ros.engine.scheduler import Dispatch, EngineState, InterleavedSchedul
 
 TOKENS = sum(a6000.TOKENS) / 3  # of an answer, in the mean: the triangle's
 THRESHOLDS, BUDGETS = (2, 3, 5, 8, 12, 16), (64, 96, 128, 160, 192, 256, 384, 512)
+BETAS = ((2.0, 3.0), (3.0, 4.0), (6.0, 8.0), (8.0, 8.0))  # beside the plan's own: "between 2 and 8" (V-A5)
 LEAST_AT = 4  # pending requests at which decode has its fewest units (V-A5)
 FAIR, STARVED = 2.0, 1.5
 OURS = "marginal"  # the family of this package's own rule: `worst_mean_e2e_gain` is its
@@ -86,6 +87,12 @@ MAKERS: Mapping[str, Callable[[Setup, tuple[float, ...]], StageScheduler]] = {
     "interleaved": lambda _, __: InTurn(InterleavedScheduler(1, chunked=False)),
 }
 PAPER_SETTINGS = (Contender("pf-limit", (5,)), Contender("chunk", (128,)), Contender("multi-stream"))
+
+
+def family_of(name: str, setup: Setup) -> list[Contender]:
+    """Nova with every step of equation 5 that is tried, as the baselines have theirs; of our rule there is one."""
+    tried = BETAS if name == "nova" and setup.profile.units == a6000.UNITS else ()
+    return [Contender(name), *(Contender(name, each) for each in tried)]
 
 
 def baselines(setup: Setup, ranged: bool) -> list[Contender]:

@@ -28,22 +28,23 @@ def gain_rows(found: Results, rate: float, family: str) -> list[dict[str, Any]]:
     interval, as all are run on the same ones."""
     tried = [each for which, each in found if which == rate and each.family in BASELINES]
     groups = {"best": tried, "paper": [each for each in tried if each in PAPER_SETTINGS]}
-    own = found[rate, Contender(family)]
+    own = {"best": [each for which, each in found if which == rate and each.family == family]}
+    own["paper"] = [Contender(family)]
     return [
         {"measure": "gain", "rate": rate, "scheduler": family, "settings": settings, "metric": metric}
-        | _over(own, best(found, rate, metric, group), found, rate, metric)
+        | _over(best(found, rate, metric, own[settings]), best(found, rate, metric, group), found, rate, metric)
         for settings, group in groups.items()
         for metric in COMPARED
         if group
     ]
 
 
-def _over(own: Sequence[Figures], baseline: Contender, found: Results, rate: float, metric: str) -> dict[str, Any]:
-    its = found[rate, baseline]
-    ratio, low, high = student([mine[metric] / other[metric] for mine, other in zip(own, its, strict=True)])
+def _over(mine: Contender, baseline: Contender, found: Results, rate: float, metric: str) -> dict[str, Any]:
+    own, its = found[rate, mine], found[rate, baseline]
+    ratio, low, high = student([one[metric] / other[metric] for one, other in zip(own, its, strict=True)])
     of_means = _mean(own, metric) / _mean(its, metric)
     ratios = {"ratio_of_means": of_means, "ratio": ratio, "ratio_low": low, "ratio_high": high}
-    return {"baseline": baseline.name, **ratios, "n": len(own)}
+    return {"setting": mine.name, "baseline": baseline.name, **ratios, "n": len(own)}
 
 
 def _mean(runs: Sequence[Figures], metric: str) -> float:

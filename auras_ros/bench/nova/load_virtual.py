@@ -3,10 +3,10 @@ table V).
 
 The engine and its schedulers run on a virtual clock; forwards take the times of a profile: the paper's RTX A6000 as its
 text describes it (bench/nova/a6000.py), or a file's. Every scheduler gets the same traces. First Nova alone must take
-table V's times for vision and prefill within 10 %. Then come the baselines, each with all of its settings: for every
-rate and every metric its best one counts, chosen on the very traces on which it is compared, which favours the
-baselines. Multi-Stream's slowdown is known of two kernels alone (table IV), so it is simulated with a milder and a
-harder one too. Intervals are 95 % by Student's t over the seeds; ratios are taken within a trace.
+table V's times for vision and prefill within 10 %. Then come the baselines and Nova, each with all of its settings:
+for every rate and every metric the best one counts. Multi-Stream's slowdown is known of two kernels alone (table IV),
+so it is simulated with a milder and a harder one too. Intervals are 95 % by Student's t over the seeds; ratios are
+taken within a trace.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from auras_ros.bench.nova import a6000, sensitivity, table5
-from auras_ros.bench.nova.contenders import OURS, Contender, Setup, baselines
+from auras_ros.bench.nova.contenders import OURS, Contender, Setup, baselines, family_of
 from auras_ros.bench.nova.gains import GAIN_RATES, gain_rows, gain_summary
 from auras_ros.bench.nova.load_show import draw, table
 from auras_ros.bench.nova.options import add_runs, check_runs, read_setup
@@ -62,7 +62,7 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
 
 def _measure(report: Report, options: argparse.Namespace, run_all: RunAll, say: Say, ends: Ends) -> None:
     paper = options.profile == "a6000"
-    everyone = [Contender(family) for family in dict.fromkeys(("nova", OURS))]
+    everyone = [each for family in dict.fromkeys(("nova", OURS)) for each in family_of(family, options.setup)]
     everyone += [*baselines(options.setup, ranged=paper), Contender("interleaved")]
     jobs = jobs_of(options, options.setup, options.rates, everyone)
     seeds = range(options.seed, options.seed + options.seeds)
@@ -120,7 +120,7 @@ def _vary(report: Report, options: argparse.Namespace, run_all: RunAll, say: Say
     seeds = range(options.seed, options.seed + options.sensitivity_seeds)
 
     def found(setup: Setup, say: Say) -> Results:
-        everyone = [Contender("nova"), *baselines(setup, ranged=True)]
+        everyone = [*family_of("nova", setup), *baselines(setup, ranged=True)]
         jobs = jobs_of(options, setup, options.varied, everyone)
         return run_seeds(run_all, jobs, seeds, ends.soft_s, report, say)
 
