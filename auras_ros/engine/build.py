@@ -18,7 +18,7 @@ from auras_ros.device.make import make_device
 from auras_ros.device.partition import Partitions
 from auras_ros.device.reservation import FrameReservation
 from auras_ros.engine.engine import Engine
-from auras_ros.engine.forwards import InlineExecutor, Place, PlacedForwards
+from auras_ros.engine.forwards import ForwardLog, InlineExecutor, Place, PlacedForwards
 from auras_ros.engine.options import MOST_LENGTH, EngineOptions
 from auras_ros.engine.profile import read_profile
 from auras_ros.engine.scheduler import STAGES, Stage, StageScheduler
@@ -51,23 +51,24 @@ def make_engine(
     clock: SchedulerClock | None = None,
     partitions: Partitions | None = None,
     reservation: FrameReservation | None = None,
+    log: ForwardLog | None = None,
 ) -> Engine:
     """partitions: for stages side by side; the engine closes them. Without them they are made of all cores of this
     thread if the options' scheduler divides those, else stages take turns in the engine's thread. reservation: of a
-    policy's frames on the same units; forwards run between them. Takes the checkpoint's weights over: it cannot make
-    another engine. Raises ValueError for sizes and names that do not fit, DeviceError for a device that cannot be
-    divided."""
+    policy's frames on the same units; forwards run between them. log: is given every forward that has ended. Takes the
+    checkpoint's weights over: it cannot make another engine. Raises ValueError for sizes and names that do not fit,
+    DeviceError for a device that cannot be divided."""
     on = device or make_device("cpu")
     with ExitStack() as failing:
         if device is None:
             failing.callback(on.close)
         if partitions is None and scheduler is None and needs_partitions(options.scheduler):
-            partitions = _partitions(on)
+            partitions = make_partitions(on)
         if partitions is not None:
             failing.callback(partitions.close)
         scheduler = scheduler or _scheduler(options, partitions)
         workers, executors, cache = _stages(checkpoint, options, on, partitions)
-        forwards = PlacedForwards(workers, executors, partitions, on if device is None else None)
+        forwards = PlacedForwards(workers, executors, partitions, on if device is None else None, log)
         engine = Engine(checkpoint, options, cache, forwards, scheduler, clock, reservation)
         failing.pop_all()
     return engine
@@ -130,7 +131,8 @@ def _scheduler(options: EngineOptions, partitions: Partitions | None) -> StageSc
     return make_scheduler(options, sizes, profile)
 
 
-def _partitions(device: Device) -> Partitions:
+def make_partitions(device: Device) -> Partitions:
+    """Of all cores of this thread, or of a GPU's SMs. Raises DeviceError."""
     if isinstance(device, CpuDevice):
         return CpuPartitions(device, sorted(os.sched_getaffinity(0)))
     from auras_ros.device.cuda import CudaDevice

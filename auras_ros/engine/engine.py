@@ -182,6 +182,10 @@ class Engine:
                 break
         return bool(drained or admitted or dispatched)
 
+    def wait(self, timeout_s: float | None = None) -> None:
+        """After a step that did nothing: until a forward has ended, a request comes, or this time is over."""
+        self._intake.wait(timeout_s)
+
     def _run(self, after_step: Callable[[], None]) -> None:
         try:
             while not self._closing.is_set():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from concurrent.futures import Executor, Future
 from typing import Any, Protocol
@@ -13,6 +14,8 @@ from auras_ros.engine.workers import Outcome, StageWorker
 
 Place = tuple[Stage, int | None]
 """A stage, and the split of the device (`Dispatch.split`)."""
+ForwardLog = list[tuple[Dispatch, int, int]]
+"""Forwards that have ended: when each began and ended, ns. `SimulatedForwards` has one too."""
 
 
 class StageForwards(Protocol):
@@ -47,12 +50,16 @@ class PlacedForwards:
         executors: Mapping[Place, Executor],
         partitions: Partitions | None = None,
         device: Device | None = None,
+        log: ForwardLog | None = None,
     ) -> None:
-        """partitions: the executors' owner, if they have one. device: closed at the end."""
+        """partitions: the executors' owner, if they have one. device: closed at the end. log: is given every forward,
+        as the thread that ran it timed it."""
         self.workers, self._executors, self._partitions, self._device = workers, executors, partitions, device
+        self._log = log
 
     def submit(self, dispatch: Dispatch) -> Future[Outcome]:
-        return self._executors[dispatch.stage, dispatch.split].submit(self.workers[dispatch.stage], dispatch)
+        run = self.workers[dispatch.stage] if self._log is None else self._logged
+        return self._executors[dispatch.stage, dispatch.split].submit(run, dispatch)
 
     def close(self) -> None:
         if self._partitions is not None:
@@ -62,3 +69,10 @@ class PlacedForwards:
                 each.shutdown()
         if self._device is not None:
             self._device.close()
+
+    def _logged(self, dispatch: Dispatch) -> Outcome:
+        assert self._log is not None
+        began_ns = time.monotonic_ns()
+        outcome = self.workers[dispatch.stage](dispatch)
+        self._log.append((dispatch, began_ns, time.monotonic_ns()))
+        return outcome
