@@ -30,6 +30,7 @@ BENCHES = {
     "nova-load": "Nova, prefill first, chunked prefill and plain streams on a virtual GPU, by request rate",
     "nova-adaptive": "splits of a virtual GPU: latency against throughput, and adaptive against static ones",
     "nova-burst": "the same schedulers under bursts, and how Nova's split follows one",
+    "nova-corun": "vision and prefill beside decode for each split of the device, and the profile Nova plans by",
     "nova-overhead": "what it costs to change the partition of a device before a forward",
     "startup": "time to the first chunk, cost of preparation, and memory of each worker",
     "seams": "jumps and success where one chunk follows another, for each way of joining them, under injected latency",
