@@ -245,6 +245,10 @@ PARTS: dict[str, GpuPart] = {
     "nova-overhead": bench(
         "Nova: changing the partition before a forward", 40, "*_us_p50 *_us_p99", "nova-overhead", *_CUDA
     ),
+    # a tiny model's graphs for eight parts, 11 rounds of its forwards; 11 rounds of ten times two products, 0.3 s each
+    "nova-corun": bench(
+        "Nova: decode beside other stages, by split", 120, "*_gain linear_*", "nova-corun", "--minutes", "5", *_CUDA
+    ),
     # lockstep on the host: jumps and success do not depend on the GPU
     "seams": bench(
         "joining chunks under 200 ms of latency, on the CPU", 300, "success_*",

@@ -20,12 +20,15 @@ from auras_ros.bench.nova.corun_rows import corun_rows, corun_summary
 from auras_ros.cli import bench as cli
 from auras_ros.device.cpu import CpuDevice
 from auras_ros.device.cpu_partition import CpuPartitions
+from auras_ros.engine.build import SM_SIZES, make_partitions
 from auras_ros.engine.options import EngineOptions
 from auras_ros.engine.probing import PhaseTimes, ProbePhase
 from auras_ros.engine.profile import read_profile
 from auras_ros.engine.profiling import PREFILL, VISION, beside, decode, rounds, trials, trials_alone
 from auras_ros.engine.schedulers import make_scheduler
 from tests.checkpoints.vlm.folders import write
+from tests.device.fake_cuda import install
+from tests.device.fake_driver import install_driver
 from tests.engine.test_profiling import KNOWN, quiet, simulated
 
 two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
@@ -221,3 +224,27 @@ def test_products_gain_where_both_are_done_sooner_together() -> None:
         "linear_shared_decode_ms": 1875, "linear_shared_vision_ms": 975,
         "linear_gain_units_least": 16, "linear_gain_units_most": 24,
     }  # fmt: skip
+
+
+def test_on_a_gpu_its_sms_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the stand-in."""
+    from auras_ros.device.cuda import CudaDevice
+
+    driver = install_driver(monkeypatch, install(monkeypatch))
+    partitions = make_partitions(CudaDevice())
+    assert (partitions.units, partitions.sizes) == (132, SM_SIZES)
+    partitions.close()
+    assert driver.left() == []
+
+
+@pytest.mark.gpu
+def test_a_gpu_has_a_profile(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    pytest.importorskip("PIL")
+    write("llava", tmp_path)
+    short = ["--device", "cuda", "--rows", "2", "--rounds", "1", "--probes", "6", "--image-px", "40"]
+    report = corun.run([str(tmp_path), *short], lambda _: None)
+    assert "failed" not in report.more
+    assert report.more["profile"]["corun"]
+    assert report.summary["linear_decode_ms"] > 0
+    assert {row["pair"] for row in report.rows} == {"vision", "prefill", "linears"}
