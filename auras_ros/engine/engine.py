@@ -75,7 +75,7 @@ class Engine:
         self._tables = BlockTables(cache, options.prefix_cache)
         self._images = ImageCache(options.image_cache_mib << 20)
         self._intake = Intake(self.capacity)
-        self._gaps = None if reservation is None else FrameGaps(reservation, self._intake.wake)
+        self._gaps = FrameGaps(reservation, self._intake.wake)
         self.stats = EngineStats()
         self._queues = StageQueues()
         self._blocks = BlockAllocation(self._tables, self._queues, self.stats)
@@ -174,7 +174,7 @@ class Engine:
         admitted = self._admit()
         dispatched = 0
         while (dispatch := self._scheduler.next(self._state)) is not None:
-            if self._gaps is not None and not self._gaps.begin(dispatch):
+            if not self._gaps.begin(dispatch):
                 break
             self._dispatch(dispatch)
             dispatched += 1
@@ -209,8 +209,7 @@ class Engine:
             future, dispatch, begun_ns = entry
             del self._state.running[dispatch.stage]
             taken_ns = self._clock.now_ns() - begun_ns
-            if self._gaps is not None:
-                self._gaps.ended(dispatch, taken_ns)
+            self._gaps.ended(dispatch, taken_ns)
             for each in dispatch.requests:
                 each.busy = False
                 each.timings.spend(dispatch.stage, taken_ns)
@@ -245,8 +244,7 @@ class Engine:
         if dispatch.stage != "vision":
             wanted, dispatch = dispatch, self._blocks.allocate(dispatch)
             if not dispatch.requests:
-                if self._gaps is not None:
-                    self._gaps.ended(wanted)
+                self._gaps.ended(wanted)
                 return
         for each in dispatch.requests:
             each.busy = True
@@ -330,8 +328,7 @@ class Engine:
         """Ends every request, when what runs has finished."""
         wait([future for future, _, _ in self._running])
         for _, dispatch, _ in self._running:
-            if self._gaps is not None:
-                self._gaps.ended(dispatch)
+            self._gaps.ended(dispatch)
         self._running.clear()
         for each in [*self._queues.everyone(), *self._intake.take_if(lambda _: True)]:
             self._end(each, reason, detail)
@@ -341,6 +338,5 @@ class Engine:
         own = [each.deadline_ns for each in self._queues.everyone() if not each.busy] + [
             self._intake.next_deadline_ns()
         ]
-        retry_ns = None if self._gaps is None else self._gaps.retry_ns()
-        deadlines = [each for each in [*own, retry_ns] if each is not None]
+        deadlines = [each for each in [*own, self._gaps.retry_ns()] if each is not None]
         return max(min(deadlines) - self._clock.now_ns(), 0) / 1e9 if deadlines else None

@@ -14,17 +14,21 @@ Kind = tuple[str, int]
 
 class FrameGaps:
     """A forward starts only if it will have ended when a frame has to start, as far as earlier forwards tell. Of a kind
-    that never ran it is not known: the first one of each is taken to be as long as the longest of its stage."""
+    that never ran it is not known: the first one of each is taken to be as long as the longest of its stage. Without a
+    reservation every forward starts."""
 
-    def __init__(self, reservation: FrameReservation, more_fits: Callable[[], None]) -> None:
+    def __init__(self, reservation: FrameReservation | None, more_fits: Callable[[], None]) -> None:
         """more_fits: called, in any thread, when a forward may fit that did not."""
         self._reservation = reservation
         self._taken: dict[Kind, deque[int]] = {}
         self._running: dict[str, FillingWork] = {}
-        reservation.listen(more_fits)
+        if reservation is not None:
+            reservation.listen(more_fits)
 
     def begin(self, dispatch: Dispatch) -> bool:
         """Whether the forward may start now; if so it is known to those who run frames, until `ended`."""
+        if self._reservation is None:
+            return True
         work = self._reservation.start(self.expected_ns(dispatch))
         if work is None:
             return False
@@ -33,6 +37,8 @@ class FrameGaps:
 
     def ended(self, dispatch: Dispatch, taken_ns: int | None = None) -> None:
         """taken_ns: None if it did not run."""
+        if self._reservation is None:
+            return
         self._running.pop(dispatch.stage).end()
         if taken_ns is not None:
             self._taken.setdefault(_kind(dispatch), deque(maxlen=REMEMBERED)).append(taken_ns)
@@ -45,7 +51,7 @@ class FrameGaps:
 
     def retry_ns(self) -> int | None:
         """When to ask again, if nobody calls `more_fits` before."""
-        return self._reservation.free_at_ns()
+        return None if self._reservation is None else self._reservation.free_at_ns()
 
     def _of_stage(self, stage: str) -> list[deque[int]]:
         return [taken for (name, _), taken in self._taken.items() if name == stage]
