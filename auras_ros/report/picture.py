@@ -45,6 +45,16 @@ def tidy(axes: Any, grid: str = "y") -> None:
     axes.set_axisbelow(True)
 
 
+def logarithmic(axes: Any) -> None:
+    """A logarithmic scale upwards, with its numbers written out."""
+    from matplotlib.ticker import LogLocator, StrMethodFormatter
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.yaxis.set_minor_formatter("")
+
+
 def legend_below(axes: Any, columns: int = 2, under: float = -0.16) -> None:
     """A legend below the axes and their label, so that it covers no data. None if nothing is labelled."""
     if axes.get_legend_handles_labels()[0]:

@@ -27,7 +27,7 @@ from auras_ros.bench.nova.runs import Results, RunAll, jobs_of, run_seeds, runni
 from auras_ros.bench.options import add_minutes, add_seed, bench_parser, refusing
 from auras_ros.engine.planner import all_ideal, pareto
 from auras_ros.measure.minutes import Ends, MeasureStep, run_parts
-from auras_ros.report.picture import BLUE, GREEN, GREY, ORANGE, legend_below, picture, whiskers
+from auras_ros.report.picture import BLUE, GREEN, GREY, ORANGE, legend_below, logarithmic, picture, whiskers
 from auras_ros.report.result import Report, Say
 from auras_ros.report.statistics import student
 from auras_ros.report.table import Column, Row, grouped_by, in_columns
@@ -205,7 +205,7 @@ def draw(report: Report, path: Path) -> None:
             ends = whiskers(own, "mean_e2e_s", "mean_e2e_s_low", "mean_e2e_s_high")
             label = "adaptive" if name == NOVA.name else name
             rates.errorbar([row["rate"] for row in own], [row["mean_e2e_s"] for row in own], ends, label=label, **style)
-        rates.set_yscale("log")
+        logarithmic(rates)
         rates.set_xlabel("requests a second", fontsize=8)
         rates.set_title("mean E2E, s (13)")
         for axes in (pairs, splits, rates):

@@ -38,7 +38,7 @@ from auras_ros.bench.nova.timeline import around_peak, by_units, forwards_of, pe
 from auras_ros.bench.options import add_minutes, add_seed, bench_parser, refusing
 from auras_ros.engine.simulation import Arrival, simulate
 from auras_ros.measure.minutes import Ends, MeasureStep, run_parts
-from auras_ros.report.picture import BLUE, GREEN, ORANGE, legend_below, picture
+from auras_ros.report.picture import BLUE, GREEN, ORANGE, legend_below, logarithmic, picture
 from auras_ros.report.result import Report, Say
 from auras_ros.report.table import Column, in_columns
 
@@ -173,7 +173,7 @@ def draw(report: Report, path: Path) -> None:
             own = [each for each in shown["forwards"] if each[0] == stage]
             values = [1e3 * (each[2] - each[1]) for each in own]
             times.plot([each[1] for each in own], values, ".", ms=3, color=colour, label=stage)
-        times.set_yscale("log")
+        logarithmic(times)
         times.set_title("forwards, ms (14)")
         for axes in (split, times):
             axes.set_xlabel("s", fontsize=8)

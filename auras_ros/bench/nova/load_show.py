@@ -8,7 +8,7 @@ from typing import Any
 
 from auras_ros.bench.figures.paper import FIGURE_ONLY, PaperFigure, beside_ours
 from auras_ros.bench.nova import sensitivity, table5
-from auras_ros.report.picture import BLUE, GREEN, GREY, ORANGE, legend_below, picture, whiskers
+from auras_ros.report.picture import BLUE, GREEN, GREY, ORANGE, legend_below, logarithmic, picture, whiskers
 from auras_ros.report.result import Report
 from auras_ros.report.table import Column, Row, grouped_by, in_columns
 
@@ -117,6 +117,6 @@ def draw_metric(axes: Any, rows: Sequence[Row], metric: str, label: str) -> None
         ends = whiskers(own, metric, f"{metric}_low", f"{metric}_high")
         values, colour = [row[metric] for row in own], COLOURS.get(family)
         axes.errorbar([row["rate"] for row in own], values, ends, color=colour, label=family, marker="o", ms=3)
-    axes.set_yscale("log")
+    logarithmic(axes)
     axes.set_xlabel("requests a second", fontsize=8)
     axes.set_title(label)
