@@ -24,27 +24,14 @@ from auras_ros import resources
 from auras_ros.bench.nova import linears
 from auras_ros.bench.nova.corun_rows import corun_rows, corun_summary, stage_summary
 from auras_ros.bench.nova.corun_show import NOTE, PAPER, draw, table
-from auras_ros.bench.options import (
-    add_device,
-    add_minutes,
-    add_seed,
-    bench_parser,
-    check_least,
-    refusing,
-)
+from auras_ros.bench.options import add_device, add_minutes, add_seed, bench_parser, check_least, refusing
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.checkpoints.vlm.open import open_vlm
 from auras_ros.device import DeviceError, make_device
 from auras_ros.device.make import kind_of
 from auras_ros.engine.build import make_partitions
 from auras_ros.engine.probing import Prober, Round
-from auras_ros.engine.profiling import (
-    open_prober,
-    profile_of,
-    rounds,
-    trials,
-    trials_alone,
-)
+from auras_ros.engine.profiling import open_prober, profile_of, rounds, trials, trials_alone
 from auras_ros.measure.cores import available, on_cores
 from auras_ros.measure.minutes import Ends, MeasureStep, OverError, attempt, run_parts
 from auras_ros.report.result import Report, Say, hardware, unwritable
