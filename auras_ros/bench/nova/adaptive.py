@@ -21,7 +21,7 @@ import numpy as np
 
 from auras_ros.bench.figures.paper import FIGURE_ONLY, PaperFigure, beside_ours
 from auras_ros.bench.nova import a6000
-from auras_ros.bench.nova.contenders import TOKENS, Contender, Setup
+from auras_ros.bench.nova.contenders import TOKENS, Contender, DeviceSetup
 from auras_ros.bench.nova.options import add_runs, check_runs, read_setup
 from auras_ros.bench.nova.runs import Results, RunAll, jobs_of, run_seeds, running, with_intervals
 from auras_ros.bench.options import add_minutes, add_seed, bench_parser, refusing
@@ -73,7 +73,7 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
 
 def _splits(report: Report, options: argparse.Namespace) -> None:
     """Figure 6: rows for the frontier of the pairs that keep S_min; all pairs beside them."""
-    setup: Setup = options.setup
+    setup: DeviceSetup = options.setup
     plan = setup.plan()
     front = pareto(all_ideal(setup.profile, TOKENS, plan.least))
     for each in front:

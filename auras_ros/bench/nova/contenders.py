@@ -23,7 +23,7 @@ BASELINES = ("pf-limit", "chunk", "multi-stream")
 
 
 @dataclass(frozen=True)
-class Setup:
+class DeviceSetup:
     """What is simulated. tbt_ms: bound on the time between tokens, for Nova's plan."""
 
     profile: StageProfile
@@ -49,10 +49,10 @@ class Contender:
     def name(self) -> str:
         return f"{self.family} {'/'.join(f'{each:.3g}' for each in self.setting)}".strip()
 
-    def make(self, setup: Setup) -> StageScheduler:
+    def make(self, setup: DeviceSetup) -> StageScheduler:
         return MAKERS[self.family](setup, self.setting)
 
-    def profile(self, setup: Setup) -> StageProfile:
+    def profile(self, setup: DeviceSetup) -> StageProfile:
         """The device as this scheduler finds it."""
         if self.family == "multi-stream" and self.setting:
             return contended(setup.profile, self.setting[0])
@@ -69,7 +69,7 @@ class InTurn:
         return None if state.running else self._scheduler.next(state)
 
 
-def _nova(setup: Setup, betas: tuple[float, ...]) -> StageScheduler:
+def _nova(setup: DeviceSetup, betas: tuple[float, ...]) -> StageScheduler:
     plan = setup.plan()
     return NovaScheduler(replace(plan, beta_vision=betas[0], beta_prefill=betas[1]) if betas else plan)
 
@@ -77,7 +77,7 @@ def _nova(setup: Setup, betas: tuple[float, ...]) -> StageScheduler:
 MARGINAL_TBT_MS = 250.0  # the engine's default; the baselines block decode for a whole vision forward
 
 
-MAKERS: Mapping[str, Callable[[Setup, tuple[float, ...]], StageScheduler]] = {
+MAKERS: Mapping[str, Callable[[DeviceSetup, tuple[float, ...]], StageScheduler]] = {
     "nova": _nova,
     "marginal": lambda setup, _: NovaScheduler(MarginalUnits(setup.profile, MARGINAL_TBT_MS)),
     "static": lambda _, units: NovaScheduler(StaticUnits(int(units[0]), int(units[1]))),
@@ -89,13 +89,13 @@ MAKERS: Mapping[str, Callable[[Setup, tuple[float, ...]], StageScheduler]] = {
 PAPER_SETTINGS = (Contender("pf-limit", (5,)), Contender("chunk", (128,)), Contender("multi-stream"))
 
 
-def family_of(name: str, setup: Setup) -> list[Contender]:
+def family_of(name: str, setup: DeviceSetup) -> list[Contender]:
     """Nova with every step of equation 5 that is tried, as the baselines have theirs; of our rule there is one."""
     tried = BETAS if name == "nova" and setup.profile.units == a6000.UNITS else ()
     return [Contender(name), *(Contender(name, each) for each in tried)]
 
 
-def baselines(setup: Setup, ranged: bool) -> list[Contender]:
+def baselines(setup: DeviceSetup, ranged: bool) -> list[Contender]:
     """With every setting that is tried. ranged: Multi-Stream's slowdowns are not measured whole forwards', so it is
     tried with others too."""
     budgets = [each for each in BUDGETS if each < setup.profile.prompt] or [setup.profile.prompt]

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from auras_ros.bench.nova import a6000, sensitivity, table5
-from auras_ros.bench.nova.contenders import OURS, Contender, Setup, baselines, family_of
+from auras_ros.bench.nova.contenders import OURS, Contender, DeviceSetup, baselines, family_of
 from auras_ros.bench.nova.gains import GAIN_RATES, gain_rows, gain_summary
 from auras_ros.bench.nova.load_show import draw, table
 from auras_ros.bench.nova.options import add_runs, check_runs, read_setup
@@ -119,7 +119,7 @@ def _nova_summary(found: Results) -> dict[str, float]:
 def _vary(report: Report, options: argparse.Namespace, run_all: RunAll, say: Say, ends: Ends) -> None:
     seeds = range(options.seed, options.seed + options.sensitivity_seeds)
 
-    def found(setup: Setup, say: Say) -> Results:
+    def found(setup: DeviceSetup, say: Say) -> Results:
         everyone = [*family_of("nova", setup), *baselines(setup, ranged=True)]
         jobs = jobs_of(options, setup, options.varied, everyone)
         return run_seeds(run_all, jobs, seeds, ends.soft_s, report, say)

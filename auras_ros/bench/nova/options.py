@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from auras_ros.bench.nova import a6000
-from auras_ros.bench.nova.contenders import Setup
+from auras_ros.bench.nova.contenders import DeviceSetup
 from auras_ros.bench.nova.runs import LEAST_SEEDS
 from auras_ros.bench.options import amount, check_least, listed
 from auras_ros.engine.profile import read_profile
@@ -34,13 +34,13 @@ def check_runs(parser: argparse.ArgumentParser, options: argparse.Namespace) -> 
     options.rates = sorted(set(options.rates))
 
 
-def read_setup(options: argparse.Namespace) -> Setup:
+def read_setup(options: argparse.Namespace) -> DeviceSetup:
     """Also fills in `rate_hz`, which the rates are multiples of. Without a bound on the time between tokens it is as
     many decodes alone as the paper's. Raises ValueError for a file that is no profile, or a bound that no split
     keeps."""
     paper = a6000.profile()
     profile = paper if options.profile == "a6000" else read_profile(Path(options.profile))
     options.rate_hz = 1.0 if profile == paper else 1e3 / (profile.vision + profile.prefill[profile.prompt])
-    setup = Setup(profile, options.tbt_ms or a6000.TBT_BOUND_MS / paper.decode * profile.decode)
+    setup = DeviceSetup(profile, options.tbt_ms or a6000.TBT_BOUND_MS / paper.decode * profile.decode)
     setup.plan()
     return setup

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from auras_ros.bench.options import add_device, add_seed, bench_parser, check_least, listed, refusing
+from auras_ros.bench.options import add_device, add_minutes, add_seed, bench_parser, check_least, listed, refusing
 from auras_ros.device import Device, DeviceError, make_device
 from auras_ros.device.cpu import CpuDevice
 from auras_ros.device.cpu_partition import CpuPartitions
@@ -35,7 +35,7 @@ from auras_ros.report.table import Column, in_columns
 
 KINDS = {False: "same", True: "another"}  # has the partition changed? -> how rows and summary call it
 WORDS = {"same": "the same part", "another": "another part"}
-WARM_UP_RUNS = 20
+WARM_UP_RUNS, LEAST = 20, 100
 PERCENTS = (50, 90, 99)
 SIZES = {"cpu": None, "cuda": (16, 32, 64)}  # None: all
 PAPER = "the paper (Nova section V-G): figure 16 is a CDF without numbers; small beside the time of a forward"
@@ -54,9 +54,10 @@ def run(argv: list[str], progress: Say) -> Report:
     parser.add_argument("--sizes", type=listed(int), help="units of the first part (CPU: every split; GPU: 16,32,64)")
     parser.add_argument("--forwards", type=int, default=4000, help="forwards that are handed over (4000)")
     parser.add_argument("--width", type=int, default=256, help="width of the stage's eight layers (256)")
+    add_minutes(parser, 5.0)
     add_seed(parser)
     options = parser.parse_args(argv)
-    check_least(parser, options, forwards=100, width=1, seed=0)
+    check_least(parser, options, forwards=LEAST, width=1, seed=0)
     with refusing(parser, DeviceError):
         options.device = kind_of(options.device)
     if options.device == "cpu" and available() < 2:
@@ -64,7 +65,7 @@ def run(argv: list[str], progress: Say) -> Report:
     options.sizes = options.sizes or SIZES[options.device]
     report = Report("nova-overhead", more={"paper": PAPER})
     with refusing(parser, DeviceError):
-        _measure(options, report, progress)
+        _measure(options, report, time.monotonic() + 60 * options.minutes, progress)
     return report
 
 
@@ -99,7 +100,7 @@ class PreparedPart:
         return (whole_ns - forward_ns) / 1e3, forward_ns / 1e3
 
 
-def _measure(options: argparse.Namespace, report: Report, say: Say) -> None:
+def _measure(options: argparse.Namespace, report: Report, end_s: float, say: Say) -> None:
     with ExitStack() as kept:
         device = make_device(options.device)
         kept.callback(device.close)
@@ -114,7 +115,7 @@ def _measure(options: argparse.Namespace, report: Report, say: Say) -> None:
         prepared = [PreparedPart(device, part, options.width) for part in parts]
         report.more["prepare_ms"] = 1e3 * (time.monotonic() - began_s)
         say(f"handing over {options.forwards} forwards")
-        took = _hand_over(prepared, options.forwards, random.Random(options.seed))
+        took = _hand_over(prepared, options.forwards, random.Random(options.seed), end_s)
     where = {"device": options.device, "cores": available(), "units": partitions.units, "parts": len(parts)}
     report.more["cdf"] = {KINDS[changed]: _quantiles(took[changed]) for changed in KINDS}
     report.rows += [{"part": KINDS[changed], **where, **_row(took[changed])} for changed in KINDS]
@@ -132,16 +133,18 @@ def _partitions(device: Device, sizes: Sequence[int] | None) -> Partitions:
 
 
 def _hand_over(
-    prepared: list[PreparedPart], forwards: int, chance: random.Random
+    prepared: list[PreparedPart], forwards: int, chance: random.Random, end_s: float
 ) -> dict[bool, list[tuple[float, float]]]:
-    """Has the part changed? -> (overhead, forward) of each, us."""
+    """Has the part changed? -> (overhead, forward) of each, us. Ends at end_s, with LEAST forwards at least."""
     took: dict[bool, list[tuple[float, float]]] = {changed: [] for changed in KINDS}
     for each in prepared:
         for _ in range(WARM_UP_RUNS):
             each.hand_over()
     now = prepared[-1]
     gc.collect()
-    for _ in range(forwards):
+    for number in range(forwards):
+        if number >= LEAST and time.monotonic() > end_s:
+            break
         changed = chance.random() < 0.5
         if changed:
             now = chance.choice([each for each in prepared if each is not now])

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from auras_ros.bench.nova import a6000
-from auras_ros.bench.nova.contenders import Contender, Setup
+from auras_ros.bench.nova.contenders import Contender, DeviceSetup
 from auras_ros.engine.options import EngineOptions
 from auras_ros.engine.simulation import Arrival, Served, SimulatedForwards, simulate
 from auras_ros.measure.minutes import CUT, OverError
@@ -36,12 +36,12 @@ METRICS = (
 LEAST_SEEDS = 2  # for an interval
 Figures = Mapping[str, float]
 Results = dict[Any, list[Figures]]  # by what was run, a run of each seed
-RunAll = Callable[[Sequence["Job"], float], list[Figures]]
+RunAll = Callable[[Sequence["RunJob"], float], list[Figures]]
 
 
 @dataclass(frozen=True)
-class Job:
-    setup: Setup
+class RunJob:
+    setup: DeviceSetup
     contender: Contender
     trace: tuple[Arrival, ...]
 
@@ -63,20 +63,20 @@ def answer_tokens(chance: random.Random) -> int:
 
 def jobs_of(
     options: argparse.Namespace,
-    setup: Setup,
+    setup: DeviceSetup,
     rates: Sequence[float],
     contenders: Sequence[Contender],
     trace: Callable[[float, int, int], tuple[Arrival, ...]] = poisson,
-) -> dict[Any, Callable[[int], Job]]:
+) -> dict[Any, Callable[[int], RunJob]]:
     """By rate and contender: from a seed to what is run. trace: of a rate, requests and a seed."""
 
-    def job(rate: float, contender: Contender, seed: int) -> Job:
-        return Job(setup, contender, trace(rate * options.rate_hz, options.requests, seed))
+    def job(rate: float, contender: Contender, seed: int) -> RunJob:
+        return RunJob(setup, contender, trace(rate * options.rate_hz, options.requests, seed))
 
     return {(rate, each): partial(job, rate, each) for rate in rates for each in contenders}
 
 
-def run(job: Job) -> Figures:
+def run(job: RunJob) -> Figures:
     return figures(*simulate(job.contender.make(job.setup), job.contender.profile(job.setup), job.trace, OPTIONS))
 
 
@@ -150,7 +150,7 @@ def _begin_process() -> None:
 
 def run_seeds(
     run_all: RunAll,
-    jobs: Mapping[Hashable, Callable[[int], Job]],
+    jobs: Mapping[Hashable, Callable[[int], RunJob]],
     seeds: Sequence[int],
     end_s: float,
     report: Report,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from auras_ros.bench.nova import a6000
-from auras_ros.bench.nova.contenders import Setup
+from auras_ros.bench.nova.contenders import DeviceSetup
 from auras_ros.bench.nova.gains import gain_rows, gain_summary
 from auras_ros.bench.nova.runs import Results
 from auras_ros.measure.minutes import CUT, OverError
@@ -27,13 +27,15 @@ COLUMNS: tuple[Column, ...] = (
 )
 
 
-def measure(report: Report, rates: Sequence[float], cores: int, run: Callable[[Setup, Say], Results], say: Say) -> None:
+def measure(
+    report: Report, rates: Sequence[float], cores: int, run: Callable[[DeviceSetup, Say], Results], say: Say
+) -> None:
     """Adds a row for each variant, and the gains' ranges. run: Nova and the baselines on a profile; it may raise
     OverError."""
     variants = [("none", 1.0, a6000.Parameters()), *a6000.Parameters().varied(SHARE)]
     for number, (name, factor, parameters) in enumerate(variants):
         what = f"{name} x {factor:g}"
-        setup = Setup(a6000.profile(parameters), a6000.TBT_BOUND_MS)
+        setup = DeviceSetup(a6000.profile(parameters), a6000.TBT_BOUND_MS)
         try:
             plan = setup.plan()
             found = run(setup, _prefixed(say, f"{what}, {number + 1} of {len(variants)}"))

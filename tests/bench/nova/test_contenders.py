@@ -16,15 +16,15 @@ from auras_ros.bench.nova.contenders import (
     BASELINES,
     PAPER_SETTINGS,
     Contender,
+    DeviceSetup,
     InTurn,
-    Setup,
     baselines,
     contended,
     multi_stream,
 )
 from auras_ros.engine.scheduler import Dispatch, EngineState
 
-SETUP = Setup(a6000.profile(), a6000.TBT_BOUND_MS)
+SETUP = DeviceSetup(a6000.profile(), a6000.TBT_BOUND_MS)
 
 
 def test_the_plan_of_the_papers_device_is_the_papers() -> None:
@@ -35,7 +35,7 @@ def test_the_plan_of_the_papers_device_is_the_papers() -> None:
 
 def test_a_bound_that_no_split_keeps_is_named() -> None:
     with pytest.raises(ValueError, match="with no split a decode takes 20 ms or less beside another stage"):
-        Setup(SETUP.profile, 20.0).plan()
+        DeviceSetup(SETUP.profile, 20.0).plan()
 
 
 def test_the_papers_settings_are_among_those_that_are_tried() -> None:
@@ -44,7 +44,9 @@ def test_the_papers_settings_are_among_those_that_are_tried() -> None:
     assert {each.family for each in tried} == {*BASELINES}
     assert len({each.name for each in tried}) == len(tried)
     short = replace(SETUP.profile, prompt=96)
-    chunks = [each.setting for each in baselines(Setup(replace(short), 80.0), ranged=False) if each.family == "chunk"]
+    chunks = [
+        each.setting for each in baselines(DeviceSetup(replace(short), 80.0), ranged=False) if each.family == "chunk"
+    ]
     assert chunks == [(64,)]
 
 

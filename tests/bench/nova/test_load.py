@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from auras_ros.bench.nova import a6000, adaptive, burst, runs, table5
-from auras_ros.bench.nova.contenders import Contender, Setup
+from auras_ros.bench.nova.contenders import Contender, DeviceSetup
 from auras_ros.bench.nova.timeline import TimelineForward, by_units, pending_steps
 from auras_ros.cli import bench as cli
 
@@ -204,7 +204,7 @@ def test_decodes_count_with_the_vision_beside_which_they_began() -> None:
 
 
 def test_pending_requests_are_those_without_a_first_token() -> None:
-    setup = Setup(a6000.profile(), 80.0)
+    setup = DeviceSetup(a6000.profile(), 80.0)
     served, _ = runs.simulate(Contender("nova").make(setup), setup.profile, runs.poisson(0.5, 5, 1), runs.OPTIONS)
     steps = pending_steps(served)
     assert steps[0] == (pytest.approx(served[0].arrival.at_s, abs=1e-6), 1)

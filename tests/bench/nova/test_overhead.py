@@ -7,6 +7,7 @@ their cores; parts, threads or an owner that are left.
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 from pathlib import Path
@@ -39,7 +40,7 @@ class Handed:
 def test_same_is_the_part_of_before_and_another_is_another() -> None:
     log = list[int]()
     parts: Any = [Handed(number, log) for number in range(3)]
-    took = overhead._hand_over(parts, 200, random.Random(1))
+    took = overhead._hand_over(parts, 200, random.Random(1), math.inf)
     warm = 3 * overhead.WARM_UP_RUNS
     pairs = list(zip(log[warm - 1 :], log[warm:], strict=False))
     assert len(pairs) == 200

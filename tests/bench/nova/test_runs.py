@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 
 from auras_ros.bench.nova import a6000, runs
-from auras_ros.bench.nova.contenders import Contender, Setup
+from auras_ros.bench.nova.contenders import Contender, DeviceSetup
 from auras_ros.engine.scheduler import Dispatch
 from auras_ros.measure.minutes import OverError
 from auras_ros.report.result import Report
 
-SETUP = Setup(a6000.profile(), a6000.TBT_BOUND_MS)
+SETUP = DeviceSetup(a6000.profile(), a6000.TBT_BOUND_MS)
 
 
-def job(family: str = "nova", *setting: float, seed: int = 0) -> runs.Job:
-    return runs.Job(SETUP, Contender(family, setting), runs.poisson(0.5, 4, seed))
+def job(family: str = "nova", *setting: float, seed: int = 0) -> runs.RunJob:
+    return runs.RunJob(SETUP, Contender(family, setting), runs.poisson(0.5, 4, seed))
 
 
 def test_a_trace_has_the_same_intervals_at_every_rate_but_for_their_scale() -> None:
