@@ -77,14 +77,15 @@ def by_units(forwards: Sequence[TimelineForward]) -> list[dict[str, Any]]:
 
 
 def around_peak(
-    steps: Sequence[tuple[float, int]], forwards: Sequence[TimelineForward], half_s: float
+    steps: Sequence[tuple[float, int]], forwards: Sequence[TimelineForward], margin_s: float
 ) -> dict[str, Any]:
-    """What is drawn: from so long before the first moment with the most pending requests to as long after it."""
+    """What is drawn: the first burst with the most pending requests, from when nobody had to wait before it until so
+    again, and so many seconds around."""
     peak_s, _ = max(steps, key=itemgetter(1))
-    low_s, high_s = peak_s - half_s, peak_s + half_s
-    inside = [[at_s, pending] for at_s, pending in steps if low_s <= at_s <= high_s]
+    low_s = max((at_s for at_s, pending in steps if at_s < peak_s and pending <= 1), default=0.0) - margin_s
+    high_s = min(at_s for at_s, pending in steps if at_s >= peak_s and pending <= 1) + margin_s
     shown = [each for each in forwards if low_s <= each.began_s <= high_s]
     return {
-        "pending": inside,
+        "pending": [[at_s, pending] for at_s, pending in steps if low_s <= at_s <= high_s],
         "forwards": [[each.stage, each.began_s, each.ended_s, each.units, each.pending] for each in shown],
     }

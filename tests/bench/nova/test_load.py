@@ -165,7 +165,7 @@ def test_a_bursty_trace_is_scaled_and_keeps_its_mean_rate() -> None:
 
 
 def test_burst_has_a_timeline_and_tuned_baselines(tmp_path: Path) -> None:
-    report = report_of("nova-burst", tmp_path, "--rates", "0.5")
+    report = report_of("nova-burst", tmp_path, "--rates", "0.5", "--requests", "12")
     families = [row["scheduler"] for row in of(report, "load")]
     assert families == ["nova", "marginal", "pf-limit", "chunk", "multi-stream", "interleaved"]
     timeline = report["timeline"]
