@@ -42,6 +42,7 @@ from auras_ros.report.table import Column, grouped_by, in_columns
 
 SCHEDULERS = ("interleaved", "chunk:128", "pf-limit:5", "multi-stream", "static:1")  # on two cores Nova is static:1
 OURS_COUNTED = "chunk:128"  # the one that the engine's documents recommend on a CPU
+LARGE_REQUESTS = 12  # in a window of a model that is not tiny: with six sides an hour must do
 TBT, E2E = "tbt_max_over_vllm", "mean_e2e_over_vllm"
 COLUMNS: tuple[Column, ...] = (
     ("requests/s", "{requests_per_s:.3g}"),
@@ -85,7 +86,9 @@ def _measure(
 ) -> None:
     """Rows of what was measured are written also if it ends early."""
     folder = model_folder(model, python, options.setup / "models", say)
-    settings = argparse.Namespace(**vars(options) | {"requests": options.requests or model.requests})
+    settings = argparse.Namespace(
+        **vars(options) | {"requests": options.requests or (model.requests if model.tiny else LARGE_REQUESTS)}
+    )
     measured = ModelWindows(model.name, Shape(model.image_px, 1.0, model.letters, model.tokens), options.cores)
     commands = [vllm(python, folder, model.name, "compiled")]
     commands += [scheduled(python, folder, model.name, each) for each in options.schedulers]
