@@ -10,6 +10,12 @@ from auras_ros.report.result import Report
 from auras_ros.report.table import Column, grouped_by, in_columns
 
 PAPER = (
+    PaperFigure("vision of one image (CogAgent)", 806.8, "ms", "table I", "vision_ms"),
+    PaperFigure("prefill of one prompt (CogAgent)", 324.1, "ms", "table I", "prefill_ms"),
+    PaperFigure("decode of one request (CogAgent)", 28.9, "ms", "table I", "decode_ms"),
+    PaperFigure("vision's kernels, compute / memory used", "73.7-89.9 / 36.3-59.2", "%", "table III"),
+    PaperFigure("prefill's kernels, compute / memory used", "73.8-92.3 / 34.9-73.9", "%", "table III"),
+    PaperFigure("decode's kernels, compute / memory used", "17.0-27.8 / 53.1-92.3", "%", "table III"),
     PaperFigure("gain beside vision over that beside prefill", "higher", "", "V-B", "vision_gain_over_prefill_gain"),
     PaperFigure("gains and latencies by split", FIGURE_ONLY, "", "figures 8 and 9"),
     PaperFigure("decode's linear, 2000 times, alone", 699.8, "ms", "table IV", "linear_decode_ms"),
