@@ -58,7 +58,7 @@ def run(argv: list[str]) -> int:
     parser.add_argument("--json", type=Path, help="write the report here")
     parser.add_argument("--picture", type=Path, help="write a PNG here, if the bench draws one")
     if argv[:1] and argv[0] in BENCHES and not {"-h", "--help"}.isdisjoint(argv):
-        _explain(argv[0])
+        _explain(*argv)
     options, rest = parser.parse_known_args(argv)
     bench = _module(options.name)
     _check_outputs(parser, options, bench)
@@ -89,10 +89,10 @@ def run(argv: list[str]) -> int:
     return INTERRUPTED if "interrupted" in report.more else 0
 
 
-def _explain(name: str) -> None:
-    """Print a bench's own options, then those of all benches. Ends the process."""
+def _explain(name: str, *options: str) -> None:
+    """Print a bench's own options, as these ask for help, then those of all benches. Ends the process."""
     try:
-        _module(name).run(["--help"], print)
+        _module(name).run(list(options), print)
     finally:
         print("\noptions of every bench:\n  --json FILE, and --picture FILE if it draws one")
 

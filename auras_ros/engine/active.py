@@ -36,9 +36,8 @@ class ActiveRequest:
         self.embedded: Tensor | None = None  # of all images, one after another
         self.places = torch.empty(0)
         self.following = 0  # place of the answer's first token
-        self.random = random.Random(
-            None if request.seed is None else str(request.seed)
-        )  # -1 and 1 are one number to it
+        seed = None if request.seed is None else str(request.seed)  # as numbers, -1 and 1 are one seed
+        self.random = random.Random(seed)
         self.seen: Tensor | None = None  # bool [vocabulary], for the repetition penalty
         self.busy = False  # in a forward
         self.timings = Timings()

@@ -36,7 +36,6 @@ from auras_ros.engine.request import (
 from auras_ros.engine.scheduler import (
     Dispatch,
     EngineState,
-    InterleavedScheduler,
     Stage,
     StageQueues,
     StageScheduler,
@@ -63,14 +62,14 @@ class Engine:
         options: EngineOptions,
         cache: PagedKVCache,
         forwards: StageForwards,
-        scheduler: StageScheduler | None = None,
+        scheduler: StageScheduler,
         clock: SchedulerClock | None = None,
         reservation: FrameReservation | None = None,
     ) -> None:
         """reservation: of frames that use the same units; forwards run between them."""
         self.checkpoint, self.options, self._cache, self._forwards = checkpoint, options, cache, forwards
         self.length = min(options.length or MOST_LENGTH, checkpoint.length, (cache.blocks - 1) * cache.block)
-        self._scheduler = scheduler or InterleavedScheduler(options.prefill_tokens, options.chunked)
+        self._scheduler = scheduler
         self._clock = clock or MonotonicClock()
         self._tables = BlockTables(cache, options.prefix_cache)
         self._images = ImageCache(options.image_cache_mib << 20)

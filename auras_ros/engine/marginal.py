@@ -7,24 +7,23 @@ costs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
+from auras_ros.engine.planner import least_units
 from auras_ros.engine.profile import StageProfile
 
-WEIGHT = 0.8  # swept from 0.5 to 1.2 on the paper's profile: flat between 0.65 and 0.9
+WEIGHT = (
+    0.8  # on the paper's profile less is better beyond saturation and more below it, by some percent from 0.7 to 0.9
+)
 
 
 class MarginalUnits:
-    """bound_ms: no decode beside another stage takes longer, so sizes with which it would are left out. weight: what a
-    token sooner is worth, in decodes alone. Raises ValueError if no size keeps the bound."""
+    """bound_ms: no decode beside another stage takes longer. weight: what a token sooner is worth, in decodes alone.
+    Raises ValueError if no size keeps the bound."""
 
     def __init__(self, profile: StageProfile, bound_ms: float, weight: float = WEIGHT) -> None:
-        self._worth_ms, self._row_ms = weight * profile.decode, weight * profile.decode_row
-        corun = profile.corun
-        self._by_vision = _kept({size: (corun[size].vision, corun[size].decode_by_vision) for size in corun}, bound_ms)
-        self._by_prefill = _kept(
-            {size: (corun[size].prefill, corun[size].decode_by_prefill) for size in corun}, bound_ms
-        )
+        self._profile, self._weight, least = profile, weight, least_units(profile, bound_ms)
+        kept = {size: times for size, times in profile.corun.items() if size >= least}
+        self._by_vision = {size: (times.vision, times.decode_by_vision) for size, times in kept.items()}
+        self._by_prefill = {size: (times.prefill, times.decode_by_prefill) for size, times in kept.items()}
 
     def beside_vision(self, pending: int, decoding: int) -> int:
         return self._least(self._by_vision, pending, decoding)
@@ -32,20 +31,13 @@ class MarginalUnits:
     def beside_prefill(self, pending: int, decoding: int) -> int:
         return self._least(self._by_prefill, pending, decoding)
 
-    def _least(self, times: Mapping[int, tuple[float, float]], pending: int, decoding: int) -> int:
+    def _least(self, times: dict[int, tuple[float, float]], pending: int, decoding: int) -> int:
         """The size with the least waiting: all wait while the forward runs; those that decode have made tokens
         meanwhile for which they do not wait later."""
-        worth_ms = self._worth_ms + (decoding - 1) * self._row_ms
+        worth_ms = self._weight * self._profile.decode_ms(decoding)
 
         def waiting_ms(size: int) -> float:
             forward_ms, decode_ms = times[size]
             return (pending + decoding) * forward_ms - decoding * worth_ms * forward_ms / decode_ms
 
         return min(times, key=waiting_ms)
-
-
-def _kept(times: dict[int, tuple[float, float]], bound_ms: float) -> dict[int, tuple[float, float]]:
-    kept = {size: each for size, each in times.items() if each[1] <= bound_ms}
-    if not kept:
-        raise ValueError(f"planner: with no split a decode takes {bound_ms:g} ms or less beside another stage")
-    return kept

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from auras_ros.engine.profile import StageProfile
 
+LEAST_AT = 4  # pending requests at which decode has its fewest units (V-A5)
+
 
 @dataclass(frozen=True)
 class IdealPipeline:
@@ -80,13 +82,14 @@ def pareto(candidates: list[IdealPipeline]) -> list[IdealPipeline]:
     return front
 
 
-def make_plan(
-    profile: StageProfile, tokens: float, bound_ms: float, beta_vision: float, beta_prefill: float
-) -> SplitPlan:
-    """The plan of a profile. tokens: of an answer, in the mean. bound_ms: between tokens."""
+def make_plan(profile: StageProfile, tokens: float, bound_ms: float) -> SplitPlan:
+    """The plan of a profile. Both pairs come down from S_0 to S_min at LEAST_AT pending requests, which gives the
+    paper's 4 and 6 units a request on its A6000. tokens: of an answer, in the mean. bound_ms: between tokens. Raises
+    ValueError if no split keeps the bound."""
     least = least_units(profile, bound_ms)
     best = best_split(profile, tokens, least)
-    return SplitPlan(best.by_vision, best.by_prefill, beta_vision, beta_prefill, least, profile.sizes)
+    vision, prefill = ((most - least) / (LEAST_AT - 1) for most in (best.by_vision, best.by_prefill))
+    return SplitPlan(best.by_vision, best.by_prefill, vision, prefill, least, profile.sizes)
 
 
 def queueing_delay_s(rate_hz: float, mean_s: float, mean_square_s2: float) -> float | None:

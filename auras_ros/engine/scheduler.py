@@ -101,14 +101,16 @@ def next_image(state: EngineState) -> Dispatch | None:
 
 
 class InterleavedScheduler:
-    """First come, first served within a stage. Where stages take turns, one decode runs between any two of the others,
-    so the time between tokens is that of one vision or prefill at most; of those two prefill goes first, as it makes a
+    """First come, first served within a stage. Stages take turns, and one decode runs between any two of the others, so
+    the time between tokens is that of one vision or prefill at most; of those two prefill goes first, as it makes a
     token."""
 
     def __init__(self, prefill_tokens: int, chunked: bool) -> None:
         self._budget, self._chunked = prefill_tokens, chunked
 
     def next(self, state: EngineState) -> Dispatch | None:
+        if state.running:
+            return None
         decode = decode_all(state)
         if state.last != "decode" and decode is not None:
             return decode

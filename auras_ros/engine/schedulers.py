@@ -14,7 +14,6 @@ from auras_ros.engine.scheduler import InterleavedScheduler, StageScheduler
 
 SIDE_BY_SIDE = ("nova", "marginal", "static", "multi-stream")  # those that need partitions
 PROFILED = ("nova", "marginal")
-BETA_VISION, BETA_PREFILL = 4.0, 6.0  # units of 84 (V-A5)
 
 
 def needs_partitions(name: str) -> bool:
@@ -36,7 +35,7 @@ def make_scheduler(
     options: EngineOptions, sizes: Sequence[int] = (), profile: StageProfile | None = None
 ) -> StageScheduler:
     """options: its `scheduler`. sizes: of the partitions. profile: for those that plan by it. Raises ValueError for a
-    name or number that is not known."""
+    name or number that is not known, and for splits that the device has not."""
     name, number = _parse(options.scheduler)
     if name == "interleaved":
         return InterleavedScheduler(options.prefill_tokens, options.chunked)
@@ -48,15 +47,15 @@ def make_scheduler(
         return NovaScheduler(StaticUnits())
     if not sizes:
         raise ValueError(f"engine: scheduler: {name} divides the cores, and one cannot be divided")
-    if name == "static":
+    if number and number not in sizes:
+        raise ValueError(f"engine: scheduler: {options.scheduler}: decode can have {', '.join(map(str, sizes))} units")
+    if profile is None or name == "static":
         return NovaScheduler(StaticUnits(number or sizes[0], number or sizes[0]))
-    if profile is None or len(sizes) == 1:
-        return NovaScheduler(StaticUnits(sizes[0], sizes[0]))
+    if others := set(profile.sizes).difference(sizes):
+        raise ValueError(f"engine: stage_profile: it has a split of {min(others)} units, this device {list(sizes)}")
     if name == "marginal":
         return NovaScheduler(MarginalUnits(profile, options.tbt_ms))
-    scale = profile.units / 84
-    plan = make_plan(profile, options.answer_tokens, options.tbt_ms, BETA_VISION * scale, BETA_PREFILL * scale)
-    return NovaScheduler(plan)
+    return NovaScheduler(make_plan(profile, options.answer_tokens, options.tbt_ms))
 
 
 def _parse(text: str) -> tuple[str, int]:

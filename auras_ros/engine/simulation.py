@@ -20,6 +20,7 @@ from auras_ros.checkpoints.vlm.pictures import PreparedImage
 from auras_ros.clock import VirtualClock
 from auras_ros.device.reservation import FrameReservation
 from auras_ros.engine.engine import Engine
+from auras_ros.engine.forwards import ForwardLog
 from auras_ros.engine.options import EngineOptions
 from auras_ros.engine.profile import CorunTimes, StageProfile
 from auras_ros.engine.reply import Reply
@@ -60,7 +61,8 @@ class Forward:
     """One that runs. left: share of its work."""
 
     dispatch: Dispatch
-    future: Future[Outcome]
+    began_ns: int
+    future: Future[Outcome] = field(default_factory=Future)
     left: float = 1.0
 
 
@@ -71,15 +73,12 @@ class SimulatedForwards:
         self._profile, self._clock = profile, clock
         self._running: list[Forward] = []
         self._since_ns = 0
-        self.log: list[tuple[Dispatch, int, int]] = []
-        self._began: dict[int, int] = {}
+        self.log: ForwardLog = []
 
     def submit(self, dispatch: Dispatch) -> Future[Outcome]:
         self._proceed()
-        forward = Forward(dispatch, Future())
-        self._began[id(forward)] = self._clock.now_ns()
-        self._running.append(forward)
-        return forward.future
+        self._running.append(Forward(dispatch, self._clock.now_ns()))
+        return self._running[-1].future
 
     def close(self) -> None: ...
 
@@ -94,7 +93,7 @@ class SimulatedForwards:
         self._proceed()
         for forward in [each for each in self._running if each.left <= 1e-9]:
             self._running.remove(forward)
-            self.log.append((forward.dispatch, self._began.pop(id(forward)), self._clock.now_ns()))
+            self.log.append((forward.dispatch, forward.began_ns, self._clock.now_ns()))
             forward.future.set_result(_outcome(forward.dispatch))
 
     def _proceed(self) -> None:

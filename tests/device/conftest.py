@@ -56,6 +56,13 @@ def no_deadlock() -> Iterator[None]:
 
 
 @pytest.fixture
+def device() -> Iterator[CpuDevice]:
+    made = CpuDevice()
+    yield made
+    made.close()
+
+
+@pytest.fixture
 def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
     """`parametrize("rig", [...], indirect=True)` with inline, thread, null or cuda."""
     made = Rig(request.param)

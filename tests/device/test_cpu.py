@@ -28,13 +28,6 @@ HERE = sorted(os.sched_getaffinity(0))
 two_cores = pytest.mark.skipif(len(HERE) < 2, reason="needs two cores")
 
 
-@pytest.fixture
-def device() -> Iterator[CpuDevice]:
-    made = CpuDevice()
-    yield made
-    made.close()
-
-
 def launch(device: CpuDevice, lane: Lane, body: Callable[[], object], *after: Mark, name: str = "stage") -> Mark:
     return lane.launch(device.capture(name, body, lane), after)  # type: ignore[arg-type]
 

@@ -26,13 +26,6 @@ two_cores = pytest.mark.skipif(len(HERE) < 2, reason="needs two cores")
 
 
 @pytest.fixture
-def device() -> Iterator[CpuDevice]:
-    made = CpuDevice()
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def halves(device: CpuDevice) -> Iterator[CpuPartitions]:
     """Two cores, 1|1."""
     made = CpuPartitions(device, HERE[:2])

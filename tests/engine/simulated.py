@@ -139,16 +139,6 @@ def in_order(state: EngineState, dispatch: Dispatch | None) -> None:
     assert prompts or dispatch.stage == "decode"
 
 
-class InTurn:
-    """A scheduler with one forward at a time, as stages run that have no cores of their own."""
-
-    def __init__(self, scheduler: StageScheduler) -> None:
-        self._scheduler = scheduler
-
-    def next(self, state: EngineState) -> Dispatch | None:
-        return None if state.running else self._scheduler.next(state)
-
-
 @dataclass(frozen=True)
 class Asked:
     """One request of a play. cancel_ms: after its arrival."""

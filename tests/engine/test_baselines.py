@@ -12,7 +12,7 @@ from auras_ros.engine.baselines import ChunkScheduler, PfLimitScheduler
 from auras_ros.engine.options import EngineOptions
 from auras_ros.engine.scheduler import Dispatch, EngineState, InterleavedScheduler, StageScheduler
 from auras_ros.engine.simulation import Arrival, Served, SimulatedForwards, simulate
-from tests.engine.simulated import SMALL, InTurn, Queues, Watched, active, decoding, in_order
+from tests.engine.simulated import SMALL, Queues, Watched, active, decoding, in_order
 
 TRACE = [Arrival(0.05 * index, 3 + index % 9, prompt=7 + 13 * index % 90) for index in range(40)]
 
@@ -114,7 +114,7 @@ def test_several_prompts_fill_one_budget() -> None:
 
 
 def test_the_interleaved_one_decodes_between_any_two_others() -> None:
-    served, forwards = run(Watched(InTurn(InterleavedScheduler(64, chunked=True)), in_order, turns_are_kept))
+    served, forwards = run(Watched(InterleavedScheduler(64, chunked=True), in_order, turns_are_kept))
     assert [len(each.tokens_ns) for each in served] == [each.tokens for each in TRACE]
     decoding_ends: dict[int, int] = {}
     for each in served:

@@ -23,11 +23,6 @@ MS = 1_000_000
 FRAME_MS = 45
 
 
-class InTurn(InterleavedScheduler):
-    def next(self, state):  # type: ignore[no-untyped-def]
-        return None if state.running else super().next(state)
-
-
 class Robot:
     """Frames on a grid, and an engine that fills the gaps; one clock for both."""
 
@@ -36,7 +31,7 @@ class Robot:
         self.reservation = FrameReservation(self.clock)
         self.slot = self.reservation.slot()
         self.forwards = SimulatedForwards(PROFILE, self.clock)
-        scheduler = InTurn(100, chunked=True)  # one prompt: several would fit in no gap
+        scheduler = InterleavedScheduler(100, chunked=True)  # one prompt: several would fit in no gap
         self.engine = make_simulated(scheduler, self.forwards, OPTIONS, self.clock, self.reservation)
         self.frames: list[tuple[int, int]] = []
 

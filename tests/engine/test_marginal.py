@@ -10,6 +10,7 @@ import pytest
 
 from auras_ros.bench.nova import a6000
 from auras_ros.engine.marginal import WEIGHT, MarginalUnits
+from auras_ros.engine.planner import least_units
 
 PROFILE = a6000.profile()
 UNITS = MarginalUnits(PROFILE, 250.0)
@@ -46,9 +47,7 @@ def test_no_decode_takes_longer_than_the_bound(bound_ms: float) -> None:
     for pending in (1, 10, 100):
         assert PROFILE.corun[units.beside_vision(pending, 2)].decode_by_vision <= bound_ms
         assert PROFILE.corun[units.beside_prefill(pending, 2)].decode_by_prefill <= bound_ms
-    assert units.beside_vision(100, 1) == next(
-        size for size in PROFILE.sizes if PROFILE.corun[size].decode_by_vision <= bound_ms
-    )
+    assert units.beside_vision(100, 1) == least_units(PROFILE, bound_ms)
 
 
 def test_a_bound_that_no_size_keeps_is_refused() -> None:

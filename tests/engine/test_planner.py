@@ -117,14 +117,15 @@ def test_the_least_is_the_fewest_units_that_keep_the_bound_beside_both() -> None
 
 def test_a_bound_that_no_split_keeps_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match=r"^planner: with no split a decode takes 15\.9 ms or less beside"):
-        make_plan(SMALL, 5, 15.9, 1, 1)
+        make_plan(SMALL, 5, 15.9)
     with pytest.raises(ValueError, match="with no split a decode takes 80 ms"):
-        make_plan(replace(SMALL, corun={}), 5, 80, 1, 1)
+        make_plan(replace(SMALL, corun={}), 5, 80)
 
 
 def test_a_plan_of_a_profile() -> None:
-    assert make_plan(SMALL, 1, 30, 2, 3) == SplitPlan(4, 4, 2, 3, 4, (2, 4, 6))
-    assert make_plan(SMALL, 100, 50, 1, 2) == SplitPlan(6, 6, 1, 2, 2, (2, 4, 6))
+    """At four pending requests both pairs have come down to S_min."""
+    assert make_plan(SMALL, 1, 30) == SplitPlan(4, 4, 0, 0, 4, (2, 4, 6))
+    assert make_plan(SMALL, 100, 50) == SplitPlan(6, 6, 4 / 3, 4 / 3, 2, (2, 4, 6))
 
 
 @given(PROFILES, st.floats(0, 100))

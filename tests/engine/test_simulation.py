@@ -27,7 +27,6 @@ from tests.engine.simulated import (
     MS,
     SMALL,
     Asked,
-    InTurn,
     Played,
     Watched,
     active,
@@ -215,7 +214,7 @@ BLOCKS = st.one_of(st.integers(LEAST_BLOCKS, LEAST_BLOCKS + 6), st.just(200))
 
 
 def nova_of(profile: StageProfile) -> StageScheduler:
-    return NovaScheduler(make_plan(profile, 6, 60, 1.5, 1.0))
+    return NovaScheduler(replace(make_plan(profile, 6, 60), beta_vision=1.5, beta_prefill=1.0))
 
 
 SCHEDULERS: dict[str, Callable[[StageProfile], StageScheduler]] = {
@@ -226,8 +225,6 @@ SCHEDULERS: dict[str, Callable[[StageProfile], StageScheduler]] = {
     "static": lambda profile: NovaScheduler(StaticUnits(profile.sizes[0], profile.sizes[-1])),
     "interleaved": lambda profile: InterleavedScheduler(12, chunked=False),
     "interleaved, chunked": lambda profile: InterleavedScheduler(5, chunked=True),
-    "interleaved in turn": lambda profile: InTurn(InterleavedScheduler(12, chunked=False)),
-    "interleaved in turn, chunked": lambda profile: InTurn(InterleavedScheduler(5, chunked=True)),
 }
 
 
@@ -342,7 +339,7 @@ def test_no_decode_of_nova_is_blocked_for_longer_than_its_parts_allow(
     follows another without a gap; before its second token lies the rest of the batch that ran when its first one came,
     too. And a decode of n requests takes no longer than decode_ms(n) / decode times its time on its own part, beside
     vision or prefill: never what it takes without a partition."""
-    plan = make_plan(profile, 6, 60, 1.5, 1.0)
+    plan = replace(make_plan(profile, 6, 60), beta_vision=1.5, beta_prefill=1.0)
     played, forwards, _ = play(NovaScheduler(plan), profile, asked, blocks, running)
     decodes = [entry for entry in forwards.log if entry[0].stage == "decode"]
     for decode, begin, end in decodes:
@@ -371,7 +368,7 @@ def without_gaps(tokens_ns: list[int], decodes: list[tuple[int, int]]) -> None:
 def test_with_blocks_for_all_nova_divides_the_device_as_planned(
     profile: StageProfile, asked: list[Asked], running: int
 ) -> None:
-    plan = make_plan(profile, 6, 60, 1.5, 1.0)
+    plan = replace(make_plan(profile, 6, 60), beta_vision=1.5, beta_prefill=1.0)
 
     def planned(state: EngineState, dispatch: Dispatch | None) -> None:
         front = state.running.get("prefill") or state.running.get("vision")

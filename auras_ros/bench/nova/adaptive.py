@@ -22,9 +22,8 @@ import numpy as np
 from auras_ros.bench.figures.paper import FIGURE_ONLY, PaperFigure, beside_ours
 from auras_ros.bench.nova import a6000
 from auras_ros.bench.nova.contenders import TOKENS, Contender, DeviceSetup
-from auras_ros.bench.nova.options import add_runs, check_runs, read_setup
+from auras_ros.bench.nova.options import run_options
 from auras_ros.bench.nova.runs import Results, RunAll, jobs_of, run_seeds, running, with_intervals
-from auras_ros.bench.options import add_minutes, add_seed, bench_parser, refusing
 from auras_ros.engine.planner import all_ideal, pareto
 from auras_ros.measure.minutes import Ends, MeasureStep, run_parts
 from auras_ros.report.picture import BLUE, GREEN, GREY, ORANGE, legend_below, logarithmic, picture, whiskers
@@ -47,7 +46,7 @@ PAPER = (
 
 
 def run(argv: list[str], progress: Say) -> Report:
-    options = _options(argv)
+    options = run_options("nova-adaptive", __doc__, argv, 20.0)
     report = Report("nova-adaptive", more={"profile": options.profile})
     with running(options.processes) as run_all:
         parts: dict[str, MeasureStep] = {
@@ -57,18 +56,6 @@ def run(argv: list[str], progress: Say) -> Report:
         }
         run_parts(report, options.minutes, parts)
     return report
-
-
-def _options(argv: Sequence[str]) -> argparse.Namespace:
-    parser = bench_parser("nova-adaptive", __doc__)
-    add_runs(parser)
-    add_minutes(parser, 20.0)
-    add_seed(parser)
-    options = parser.parse_args(argv)
-    check_runs(parser, options)
-    with refusing(parser, ValueError, what="--profile: "):
-        options.setup = read_setup(options)
-    return options
 
 
 def _splits(report: Report, options: argparse.Namespace) -> None:

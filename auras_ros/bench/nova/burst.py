@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import random
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from auras_ros.bench.nova import load_show
 from auras_ros.bench.nova.contenders import BASELINES, OURS, Contender, baselines
 from auras_ros.bench.nova.gains import best, gain_rows, gain_summary
 from auras_ros.bench.nova.load_virtual import load_row
-from auras_ros.bench.nova.options import add_runs, check_runs, read_setup
+from auras_ros.bench.nova.options import run_options
 from auras_ros.bench.nova.runs import (
     OPTIONS,
     Results,
@@ -35,7 +34,6 @@ from auras_ros.bench.nova.runs import (
     running,
 )
 from auras_ros.bench.nova.timeline import around_peak, by_units, forwards_of, pending_steps
-from auras_ros.bench.options import add_minutes, add_seed, bench_parser, refusing
 from auras_ros.engine.simulation import Arrival, simulate
 from auras_ros.measure.minutes import Ends, MeasureStep, run_parts
 from auras_ros.report.picture import BLUE, GREEN, ORANGE, legend_below, logarithmic, picture
@@ -57,7 +55,7 @@ PAPER = (
 
 
 def run(argv: list[str], progress: Say) -> Report:
-    options = _options(argv)
+    options = run_options("nova-burst", __doc__, argv, 20.0, RATES)
     report = Report("nova-burst", more={"profile": options.profile})
     with running(options.processes) as run_all:
         parts: dict[str, MeasureStep] = {
@@ -66,18 +64,6 @@ def run(argv: list[str], progress: Say) -> Report:
         }
         run_parts(report, options.minutes, parts)
     return report
-
-
-def _options(argv: Sequence[str]) -> argparse.Namespace:
-    parser = bench_parser("nova-burst", __doc__)
-    add_runs(parser, RATES)
-    add_minutes(parser, 20.0)
-    add_seed(parser)
-    options = parser.parse_args(argv)
-    check_runs(parser, options)
-    with refusing(parser, ValueError, what="--profile: "):
-        options.setup = read_setup(options)
-    return options
 
 
 def bursty(rate_hz: float, requests: int, seed: int) -> tuple[Arrival, ...]:

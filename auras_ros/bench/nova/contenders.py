@@ -9,14 +9,13 @@ from auras_ros.bench.nova import a6000
 from auras_ros.engine.baselines import ChunkScheduler, PfLimitScheduler, StaticUnits
 from auras_ros.engine.marginal import MarginalUnits
 from auras_ros.engine.nova import NovaScheduler
-from auras_ros.engine.planner import SplitPlan, best_split, least_units
+from auras_ros.engine.planner import SplitPlan, make_plan
 from auras_ros.engine.profile import CorunTimes, StageProfile
-from auras_ros.engine.scheduler import Dispatch, EngineState, InterleavedScheduler, StageScheduler
+from auras_ros.engine.scheduler import InterleavedScheduler, StageScheduler
 
 TOKENS = sum(a6000.TOKENS) / 3  # of an answer, in the mean: the triangle's
 THRESHOLDS, BUDGETS = (2, 3, 5, 8, 12, 16), (64, 96, 128, 160, 192, 256, 384, 512)
 BETAS = ((2.0, 3.0), (3.0, 4.0), (6.0, 8.0), (8.0, 8.0))  # beside the plan's own: "between 2 and 8" (V-A5)
-LEAST_AT = 4  # pending requests at which decode has its fewest units (V-A5)
 FAIR, STARVED = 2.0, 1.5
 OURS = "marginal"  # the family of this package's own rule: `worst_mean_e2e_gain` is its
 BASELINES = ("pf-limit", "chunk", "multi-stream")
@@ -30,12 +29,8 @@ class DeviceSetup:
     tbt_ms: float
 
     def plan(self) -> SplitPlan:
-        """S_0 by equation 3; both pairs come down to S_min with so many pending requests as in V-A5, which gives the
-        paper's 4 and 6 units a request on its A6000. Raises ValueError if no split keeps the bound."""
-        least = least_units(self.profile, self.tbt_ms)
-        best = best_split(self.profile, TOKENS, least)
-        vision, prefill = ((most - least) / (LEAST_AT - 1) for most in (best.by_vision, best.by_prefill))
-        return SplitPlan(best.by_vision, best.by_prefill, vision, prefill, least, self.profile.sizes)
+        """Raises ValueError if no split keeps the bound."""
+        return make_plan(self.profile, TOKENS, self.tbt_ms)
 
 
 @dataclass(frozen=True)
@@ -59,16 +54,6 @@ class Contender:
         return setup.profile
 
 
-class InTurn:
-    """A scheduler whose stages may run side by side, one forward at a time."""
-
-    def __init__(self, scheduler: StageScheduler) -> None:
-        self._scheduler = scheduler
-
-    def next(self, state: EngineState) -> Dispatch | None:
-        return None if state.running else self._scheduler.next(state)
-
-
 def _nova(setup: DeviceSetup, betas: tuple[float, ...]) -> StageScheduler:
     plan = setup.plan()
     return NovaScheduler(replace(plan, beta_vision=betas[0], beta_prefill=betas[1]) if betas else plan)
@@ -84,7 +69,7 @@ MAKERS: Mapping[str, Callable[[DeviceSetup, tuple[float, ...]], StageScheduler]]
     "pf-limit": lambda _, threshold: PfLimitScheduler(int(threshold[0])),
     "chunk": lambda _, budget: ChunkScheduler(int(budget[0])),
     "multi-stream": lambda _, __: NovaScheduler(StaticUnits()),
-    "interleaved": lambda _, __: InTurn(InterleavedScheduler(1, chunked=False)),
+    "interleaved": lambda _, __: InterleavedScheduler(1, chunked=False),
 }
 PAPER_SETTINGS = (Contender("pf-limit", (5,)), Contender("chunk", (128,)), Contender("multi-stream"))
 

@@ -19,11 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from auras_ros.bench.nova.contenders import InTurn
-from auras_ros.bench.options import add_minutes, add_seed, amount, bench_parser, check_least, listed, refusing
+from auras_ros.bench.options import bench_parser, listed, refusing
 from auras_ros.bench.peers.environment import SetupError
 from auras_ros.bench.peers_vlm import environment
-from auras_ros.bench.peers_vlm.command import LIMIT_S, START_LIMIT_S, model_folder
+from auras_ros.bench.peers_vlm.command import add_contest, check_contest, model_folder
 from auras_ros.bench.peers_vlm.contest import POISSON, ModelWindows, PeersContest, Window
 from auras_ros.bench.peers_vlm.figures import over_best, rows
 from auras_ros.bench.peers_vlm.models import LENGTH, MODELS, PeerModel
@@ -31,12 +30,10 @@ from auras_ros.bench.peers_vlm.sides import AT_ONCE, OURS, VLLM, scheduled, vllm
 from auras_ros.bench.peers_vlm.workload import Shape, arrivals
 from auras_ros.engine.options import EngineOptions
 from auras_ros.engine.profile import StageProfile, read_profile
-from auras_ros.engine.scheduler import StageScheduler
-from auras_ros.engine.schedulers import make_scheduler, needs_partitions
+from auras_ros.engine.schedulers import make_scheduler
 from auras_ros.engine.simulation import Arrival, simulate
-from auras_ros.measure.cores import available, on_cores, words
+from auras_ros.measure.cores import on_cores, words
 from auras_ros.measure.minutes import Ends, MeasureStep, run_parts
-from auras_ros.measure.window import Length
 from auras_ros.report.result import Report, Say, key
 from auras_ros.report.table import Column, grouped_by, in_columns
 
@@ -151,7 +148,7 @@ def simulated(
                 length=LENGTH, running=AT_ONCE, waiting=1024, kv_mib=64, prefix_cache=False, image_cache_mib=0,
                 scheduler=each,
             )  # fmt: skip
-            served, _ = simulate(_scheduler(engine, profile), profile, trace, engine)
+            served, _ = simulate(make_scheduler(engine, profile.sizes, profile), profile, trace, engine)
             timings = [one.usage.timings for one in served]
             means[each].append(float(np.mean([one.ended_ns - one.arrived_ns for one in timings])) / 1e6)
     real = {
@@ -172,11 +169,6 @@ def simulated(
         }
         for each in schedulers
     ]
-
-
-def _scheduler(options: EngineOptions, profile: StageProfile) -> StageScheduler:
-    made = make_scheduler(options, profile.sizes, profile)
-    return made if needs_partitions(options.scheduler) else InTurn(made)
 
 
 def table(report: Report) -> str:
@@ -212,30 +204,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--profiles", type=listed(str), default=[], help="MODEL=FILE of each profile, for the simulation"
     )
-    parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds of all sides, for each load (3)")
-    parser.add_argument("--requests", type=int, default=0, help="in a window (as many as suit the model)")
-    parser.add_argument("--share", type=float, default=0.5, help="of vLLM's saturation, as Poisson's rate (0.5)")
-    parser.add_argument("--cores", type=int, default=2, help="of every side, and of the client (2)")
-    parser.add_argument("--limit", type=amount, default=LIMIT_S, help=f"of a window, s ({LIMIT_S:g})")
-    start = f"until a server must answer, s ({START_LIMIT_S:g}): vLLM compiles first"
-    parser.add_argument("--start-limit", type=amount, default=START_LIMIT_S, help=start)
-    add_minutes(parser, 60.0)
-    add_seed(parser)
+    add_contest(parser, share=0.5, minutes=60.0)
     return parser
 
 
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Exits with status 2 for what cannot be run."""
-    check_least(parser, options, rounds=1, requests=0, seed=0)
-    if not 2 <= options.cores <= available():
-        parser.error(f"--cores: from 2 to the {available()} of this process, got {options.cores}")
-    if not 0 < options.share <= 1:
-        parser.error(f"--share: above 0, to 1, got {options.share:g}")
+    check_contest(parser, options, cores=2)
     with refusing(parser, ValueError):
         for each in options.schedulers or SCHEDULERS:
             make_scheduler(EngineOptions(scheduler=each), range(1, options.cores))
         options.profiles = dict(_profile(each) for each in options.profiles)
-    options.length = Length(1, 0.0, options.limit)
 
 
 def _profile(given: str) -> tuple[str, StageProfile]:

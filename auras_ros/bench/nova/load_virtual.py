@@ -7,6 +7,8 @@ table V's times for vision and prefill within 10 %. Then come the baselines and 
 for every rate and every metric the best one counts. Multi-Stream's slowdown is known of two kernels alone (table IV),
 so it is simulated with a milder and a harder one too. Intervals are 95 % by Student's t over the seeds; ratios are
 taken within a trace.
+
+With --device cpu the same schedulers run on this machine's cores: `auras bench nova-load --device cpu --help`.
 """
 
 from __future__ import annotations
@@ -20,9 +22,9 @@ from auras_ros.bench.nova import a6000, sensitivity, table5
 from auras_ros.bench.nova.contenders import OURS, Contender, DeviceSetup, baselines, family_of
 from auras_ros.bench.nova.gains import GAIN_RATES, gain_rows, gain_summary
 from auras_ros.bench.nova.load_show import draw, table
-from auras_ros.bench.nova.options import add_runs, check_runs, read_setup
+from auras_ros.bench.nova.options import add_runs, check_runs
 from auras_ros.bench.nova.runs import Results, RunAll, jobs_of, run_seeds, running, with_intervals
-from auras_ros.bench.options import add_minutes, add_seed, bench_parser, check_least, refusing
+from auras_ros.bench.options import add_minutes, add_seed, bench_parser, check_least
 from auras_ros.measure.minutes import Ends, run_parts
 from auras_ros.report.result import Report, Say
 
@@ -52,8 +54,6 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
     check_runs(parser, options)
     if options.sensitivity and options.profile != "a6000":
         parser.error(f"--sensitivity: the parameters are those of a6000, got --profile {options.profile}")
-    with refusing(parser, ValueError, what="--profile: "):
-        options.setup = read_setup(options)
     options.varied = [rate for rate in options.rates if GAIN_RATES[0] <= rate <= GAIN_RATES[1]]
     if options.sensitivity and not options.varied:
         parser.error("--sensitivity: it needs a rate from {:g} to {:g}".format(*GAIN_RATES))

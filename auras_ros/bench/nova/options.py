@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from auras_ros.bench.nova import a6000
 from auras_ros.bench.nova.contenders import DeviceSetup
 from auras_ros.bench.nova.runs import LEAST_SEEDS
-from auras_ros.bench.options import amount, check_least, listed
+from auras_ros.bench.options import add_minutes, add_seed, amount, bench_parser, check_least, listed, refusing
 from auras_ros.engine.profile import read_profile
 from auras_ros.measure.cores import available
 
 RATES = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+
+
+def run_options(
+    name: str, description: str | None, argv: Sequence[str], minutes: float, rates: tuple[float, ...] = RATES
+) -> argparse.Namespace:
+    """Of a bench that has no options beside these, with its `setup`. Exits with status 2, naming what is invalid."""
+    parser = bench_parser(name, description)
+    add_runs(parser, rates)
+    add_minutes(parser, minutes)
+    add_seed(parser)
+    options = parser.parse_args(argv)
+    check_runs(parser, options)
+    return options
 
 
 def add_runs(parser: argparse.ArgumentParser, rates: tuple[float, ...] = RATES, seeds: int = 10) -> None:
@@ -27,11 +41,13 @@ def add_runs(parser: argparse.ArgumentParser, rates: tuple[float, ...] = RATES, 
 
 
 def check_runs(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Exits with status 2, naming the option, if one is invalid."""
+    """Reads the `setup` too. Exits with status 2, naming the option, if one is invalid."""
     check_least(parser, options, requests=2, seeds=LEAST_SEEDS, processes=1, seed=0)
     if bad := [rate for rate in options.rates if not 0 < rate < 100]:
         parser.error(f"--rates: from above 0 to 100, got {bad[0]:g}")
     options.rates = sorted(set(options.rates))
+    with refusing(parser, ValueError, what="--profile: "):
+        options.setup = read_setup(options)
 
 
 def read_setup(options: argparse.Namespace) -> DeviceSetup:

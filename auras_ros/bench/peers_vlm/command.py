@@ -122,20 +122,27 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--only-setup", action="store_true", help="make the environment and end")
     parser.add_argument("--models", type=listed(str, MODELS), default=list(MODELS), help=f"({','.join(MODELS)})")
-    parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds of all sides, for each load (3)")
-    parser.add_argument("--requests", type=int, default=0, help="in a window (as many as suit the model)")
     parser.add_argument("--with-image", type=float, default=0.75, help="share of requests with an image (0.75)")
-    parser.add_argument("--share", type=float, default=0.7, help="of vLLM's saturation, as Poisson's rate (0.7)")
-    parser.add_argument("--cores", type=int, default=2, help="of every side, and of the client (2)")
     parser.add_argument("--smoke", action="store_true", help="one round of eight requests: whether everything runs")
     ours = "a command line in place of `auras serve`, with {folder}, {model} and {port}"
     parser.add_argument("--ours", default="", metavar="COMMAND", help=ours)
+    add_contest(parser, share=0.7, minutes=90.0)
+    return parser
+
+
+def add_contest(parser: argparse.ArgumentParser, share: float, minutes: float) -> None:
+    """Options of a `PeersContest`, with these defaults."""
+    parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds of all sides, for each load (3)")
+    parser.add_argument("--requests", type=int, default=0, help="in a window (as many as suit the model)")
+    parser.add_argument(
+        "--share", type=float, default=share, help=f"of vLLM's saturation, as Poisson's rate ({share:g})"
+    )
+    parser.add_argument("--cores", type=int, default=2, help="of every side, and of the client (2)")
     parser.add_argument("--limit", type=amount, default=LIMIT_S, help=f"of a window, s ({LIMIT_S:g})")
     start = f"until a server must answer, s ({START_LIMIT_S:g}): vLLM compiles first"
     parser.add_argument("--start-limit", type=amount, default=START_LIMIT_S, help=start)
-    add_minutes(parser, 90.0)
+    add_minutes(parser, minutes)
     add_seed(parser)
-    return parser
 
 
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
@@ -144,11 +151,16 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
         parser.error("it needs an environment of vLLM and transformers: --setup DIR makes one (2 GB) and then uses it")
     if options.smoke:
         vars(options).update(SMOKE)
-    check_least(parser, options, rounds=1, requests=0, seed=0)
-    if not 1 <= options.cores <= available():
-        parser.error(f"--cores: from 1 to the {available()} of this process, got {options.cores}")
+    check_contest(parser, options)
     if not 0 <= options.with_image <= 1:
         parser.error(f"--with-image: a share from 0 to 1, got {options.with_image:g}")
+
+
+def check_contest(parser: argparse.ArgumentParser, options: argparse.Namespace, cores: int = 1) -> None:
+    """cores: at least. Exits with status 2 for what cannot be run."""
+    check_least(parser, options, rounds=1, requests=0, seed=0)
+    if not cores <= options.cores <= available():
+        parser.error(f"--cores: from {cores} to the {available()} of this process, got {options.cores}")
     if not 0 < options.share <= 1:
         parser.error(f"--share: above 0, to 1, got {options.share:g}")
     options.length = Length(1, 0.0, options.limit)

@@ -57,7 +57,12 @@ def a6000() -> StageProfile:
 
 
 def plan_of(a6000: StageProfile) -> SplitPlan:
-    return make_plan(a6000, MEAN_TOKENS, TBT_BOUND_MS, BETA_VISION, BETA_PREFILL)
+    return make_plan(a6000, MEAN_TOKENS, TBT_BOUND_MS)
+
+
+def test_the_steps_of_the_plan_are_the_papers(a6000: StageProfile) -> None:
+    plan = plan_of(a6000)
+    assert (plan.beta_vision, plan.beta_prefill) == (BETA_VISION, BETA_PREFILL)
 
 
 def test_table_1(a6000: StageProfile) -> None:

@@ -7,7 +7,6 @@ at once than the profile says.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -17,12 +16,10 @@ from auras_ros.bench.nova.contenders import (
     PAPER_SETTINGS,
     Contender,
     DeviceSetup,
-    InTurn,
     baselines,
     contended,
     multi_stream,
 )
-from auras_ros.engine.scheduler import Dispatch, EngineState
 
 SETUP = DeviceSetup(a6000.profile(), a6000.TBT_BOUND_MS)
 
@@ -72,12 +69,3 @@ def test_the_range_is_around_the_profiles_slowdown() -> None:
     low, high = (setting[0] for setting in multi_stream(SETUP.profile)[1:])
     assert low == 2.0 < slowdown
     assert high == pytest.approx(1.5 * slowdown)
-
-
-def test_in_turn_nothing_begins_while_something_runs() -> None:
-    dispatch = Dispatch("decode", ())
-    always: Any = type("Always", (), {"next": lambda self, state: dispatch})()
-    state: Any = EngineState(remaining=len, fits=lambda *_: True)  # type: ignore[arg-type]
-    assert InTurn(always).next(state) is dispatch
-    state.running["vision"] = dispatch
-    assert InTurn(always).next(state) is None
