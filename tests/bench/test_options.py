@@ -56,6 +56,20 @@ def test_every_bench_is_bounded(name: str, capsys: pytest.CaptureFixture[str]) -
     assert "--minutes: expected a number of at least 0" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", BENCHES)
+def test_every_bench_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["bench", name, "--help"])
+    assert not ended.value.code
+    assert f"auras bench {name}" in capsys.readouterr().out
+
+
+def test_a_bench_that_has_two_forms_explains_the_one_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["bench", "nova-load", "--device", "cpu", "--help"])
+    assert "--schedulers" in capsys.readouterr().out
+
+
 def test_the_fair_comparison_comes_first_and_then_all_cores() -> None:
     parser, most = argparse.ArgumentParser(), available()
     assert check_cores(parser, None, "cpu") == list(dict.fromkeys([1, most]))

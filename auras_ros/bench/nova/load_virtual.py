@@ -45,7 +45,7 @@ def run(argv: list[str], progress: Say) -> Report:
 def _options(argv: Sequence[str]) -> argparse.Namespace:
     parser = bench_parser("nova-load", __doc__)
     add_runs(parser)
-    parser.add_argument("--sensitivity", action="store_true", help="each parameter of a6000 20 % less and more, too")
+    parser.add_argument("--sensitivity", action="store_true", help="each parameter of a6000 20 %% less and more, too")
     parser.add_argument("--sensitivity-seeds", type=int, default=3, help="traces for each of them (3)")
     add_minutes(parser, 30.0)
     add_seed(parser)
