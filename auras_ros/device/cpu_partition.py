@@ -1,14 +1,17 @@
 """Partitions of a CPU: cores. A part's executor is a thread that is bound to them, with as many intra-op threads.
 
 OpenMP's threads inherit the cores of the thread that they are started for, once: so every part of every split has
-threads of its own, which sleep while another split is used.
+threads of its own, which sleep while another split is used. All cores have one such thread for everything, and a second
+one only if two forwards are to share them: more of OpenMP's threads than cores slow each other (`cores`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 from auras_ros.device.cores import checked, occupy, starting
 from auras_ros.device.cpu import CpuDevice
@@ -26,10 +29,10 @@ class CpuPartitions(PreparedPartitions):
         prepared = range(1, len(cores)) if sizes is None else sorted(set(sizes))
         if wrong := [size for size in prepared if not 0 < size < len(cores)]:
             raise DeviceError(f"partitions: a part of {wrong[0]} of {len(cores)} core(s) leaves nothing to one part")
-        executor_on(cores, "partitions").shutdown()  # are the cores there?
         part = partial(_part, device)
+        whole = SharingExecutor(partial(executor_on, tuple(cores), "whole"))
         splits = {size: TwoParts(part(cores[-size:]), part(cores[:-size])) for size in prepared}
-        super().__init__(part(cores), splits)
+        super().__init__(part(cores, lambda _: whole), splits)
 
 
 def executor_on(cores: Sequence[int], name: str) -> Executor:
@@ -46,9 +49,51 @@ def executor_on(cores: Sequence[int], name: str) -> Executor:
     return executor
 
 
-def _part(device: CpuDevice, cores: Sequence[int]) -> DevicePartition:
+class SharingExecutor(Executor):
+    """One thread, and a further one for each piece of work that is handed over while all are busy. Those end as soon as
+    the first one is enough again."""
+
+    def __init__(self, make: Callable[[], Executor]) -> None:
+        """make: an executor with one thread. Raises what that raises: the first one is made here."""
+        self._make, self._lock = make, threading.Lock()
+        self._first = (make(), _over())
+        self._further = list[tuple[Executor, Future[Any]]]()
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        with self._lock:
+            executor = self._idle() or self._make()
+            future = executor.submit(fn, *args, **kwargs)
+            if executor is self._first[0]:
+                self._first = executor, future
+            else:
+                self._further = [each for each in self._further if each[0] is not executor] + [(executor, future)]
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        for executor, _ in (self._first, *self._further):
+            executor.shutdown(wait, cancel_futures=cancel_futures)
+
+    def _idle(self) -> Executor | None:
+        idle = [executor for executor, last in self._further if last.done()]
+        if not self._first[1].done():
+            return idle[0] if idle else None
+        for each in idle:
+            each.shutdown(wait=False)
+        self._further = [each for each in self._further if each[0] not in idle]
+        return self._first[0]
+
+
+def _over() -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_result(None)
+    return future
+
+
+def _part(device: CpuDevice, cores: Sequence[int], start: Callable[[str], Executor] | None = None) -> DevicePartition:
+    """start: makes the thread of a name; each has its own unless given."""
+
     def open_lane(_: str, name: str) -> Lane:
         return device.lane(name)  # inline: it runs in the thread that launches, on that thread's cores
 
     name = f"{'core' if len(cores) == 1 else 'cores'} {', '.join(map(str, cores))}"
-    return DevicePartition(name, len(cores), partial(executor_on, tuple(cores)), open_lane)
+    return DevicePartition(name, len(cores), start or partial(executor_on, tuple(cores)), open_lane)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from auras_ros.engine.scheduler import Dispatch, EngineState, decode_all, next_image, prefill_up_to
+from auras_ros.engine.scheduler import Dispatch, EngineState, decode_all, joined_prefill, next_image, prefill_up_to
 
 
 class PfLimitScheduler:
@@ -24,8 +24,7 @@ class PfLimitScheduler:
 
 
 class ChunkScheduler:
-    """Chunked prefill (Agrawal et al. 2024): up to `budget` tokens in one forward, one of each request that decodes and
-    the next ones of a prompt. Vision goes before decode alone."""
+    """Chunked prefill (`joined_prefill`). Vision goes before decode alone."""
 
     def __init__(self, budget: int) -> None:
         self._budget = budget
@@ -33,16 +32,7 @@ class ChunkScheduler:
     def next(self, state: EngineState) -> Dispatch | None:
         if state.running:
             return None
-        return self._hybrid(state) or next_image(state) or decode_all(state)
-
-    def _hybrid(self, state: EngineState) -> Dispatch | None:
-        decode = decode_all(state)
-        if decode is None:
-            return prefill_up_to(state, self._budget, chunked=True)
-        chunk = prefill_up_to(state, max(self._budget - len(decode.requests), 1), chunked=True)
-        if chunk is None:
-            return None
-        return replace(chunk, requests=decode.requests + chunk.requests, counts=decode.counts + chunk.counts)
+        return joined_prefill(state, self._budget) or next_image(state) or decode_all(state)
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from concurrent.futures import Executor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from auras_ros.checkpoints.vlm.open import VlmCheckpoint
 from auras_ros.clock import SchedulerClock
+from auras_ros.device.cores import in_own_thread
 from auras_ros.device.cpu import CpuDevice
 from auras_ros.device.cpu_partition import CpuPartitions
 from auras_ros.device.lane import Device, DeviceError, Lane
@@ -67,7 +69,8 @@ def make_engine(
         if partitions is not None:
             failing.callback(partitions.close)
         scheduler = scheduler or _scheduler(options, partitions)
-        workers, executors, cache = _stages(checkpoint, options, on, partitions)
+        stages = partial(_stages, checkpoint, options, on, partitions)
+        workers, executors, cache = in_own_thread(stages)
         forwards = PlacedForwards(workers, executors, partitions, on if device is None else None, log)
         engine = Engine(checkpoint, options, cache, forwards, scheduler, clock, reservation)
         failing.pop_all()

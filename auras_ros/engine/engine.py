@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from auras_ros.checkpoints.vlm.open import VlmCheckpoint
 from auras_ros.clock import MonotonicClock, SchedulerClock
@@ -53,6 +53,16 @@ CLOSED = "the engine is closed"
 def _nothing() -> None: ...
 
 
+@dataclass(eq=False)
+class RunningForward:
+    """ended_ns: set by the thread that ran it, a moment after the future is done."""
+
+    future: Future[Outcome]
+    dispatch: Dispatch
+    begun_ns: int
+    ended_ns: int = 0
+
+
 class Engine:
     """Made by `build.make_engine`. Either `start` gives it a thread of its own, or somebody calls `step`."""
 
@@ -79,7 +89,7 @@ class Engine:
         self._queues = StageQueues()
         self._blocks = BlockAllocation(self._tables, self._queues, self.stats)
         self._state = EngineState(self._tables.remaining, self._blocks.fits, self._queues)
-        self._running: list[tuple[Future[Outcome], Dispatch, int]] = []
+        self._running: list[RunningForward] = []
         self._under_way: set[tuple[Stage, int]] = set()
         vocabulary = checkpoint.model.language.vocabulary
         self._grammars = Grammars(checkpoint.prompts.tokenizer, vocabulary, checkpoint.stop_ids)
@@ -177,7 +187,7 @@ class Engine:
                 break
             self._dispatch(dispatch)
             dispatched += 1
-            if self._running and self._running[-1][0].done():  # in this thread: what it made is scheduled first
+            if self._running and self._running[-1].future.done():  # in this thread: what it made is scheduled first
                 break
         return bool(drained or admitted or dispatched)
 
@@ -202,12 +212,12 @@ class Engine:
 
     def _drain(self) -> int:
         """Takes over what forwards have made."""
-        finished = [entry for entry in self._running if entry[0].done()]
-        for entry in finished:
-            self._running.remove(entry)
-            future, dispatch, begun_ns = entry
+        finished = [each for each in self._running if each.future.done()]
+        for forward in finished:
+            self._running.remove(forward)
+            future, dispatch = forward.future, forward.dispatch
             del self._state.running[dispatch.stage]
-            taken_ns = self._clock.now_ns() - begun_ns
+            taken_ns = (forward.ended_ns or self._clock.now_ns()) - forward.begun_ns
             self._gaps.ended(dispatch, taken_ns)
             for each in dispatch.requests:
                 each.busy = False
@@ -251,13 +261,14 @@ class Engine:
         self._state.last = dispatch.stage
         begun_ns = self._clock.now_ns()
         self._under_way.add((dispatch.stage, begun_ns))
-        future = self._forwards.submit(dispatch)
-        self._running.append((future, dispatch, begun_ns))
-        future.add_done_callback(lambda _: self._finished(dispatch.stage, begun_ns))
+        forward = RunningForward(self._forwards.submit(dispatch), dispatch, begun_ns)
+        self._running.append(forward)
+        forward.future.add_done_callback(lambda _: self._finished(forward))
 
-    def _finished(self, stage: Stage, begun_ns: int) -> None:
-        """A forward has ended. Called in its own thread, perhaps when the next one of the stage has begun."""
-        self._under_way.discard((stage, begun_ns))
+    def _finished(self, forward: RunningForward) -> None:
+        """Called in the forward's own thread, perhaps when the next one of the stage has begun."""
+        forward.ended_ns = self._clock.now_ns()
+        self._under_way.discard((forward.dispatch.stage, forward.begun_ns))
         self._intake.wake()
 
     # Outcomes.
@@ -325,12 +336,12 @@ class Engine:
 
     def _abandon(self, reason: FinishReason, detail: str) -> None:
         """Ends every request, when what runs has finished."""
-        wait([future for future, _, _ in self._running])
-        for _, dispatch, _ in self._running:
-            self._gaps.ended(dispatch)
+        wait([each.future for each in self._running])
+        for each in self._running:
+            self._gaps.ended(each.dispatch)
         self._running.clear()
-        for each in [*self._queues.everyone(), *self._intake.take_if(lambda _: True)]:
-            self._end(each, reason, detail)
+        for active in [*self._queues.everyone(), *self._intake.take_if(lambda _: True)]:
+            self._end(active, reason, detail)
 
     def _until_deadline_s(self) -> float | None:
         """Time to the next deadline of those that could end now, or until a forward may fit; None without one."""

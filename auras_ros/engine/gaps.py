@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from auras_ros.device.reservation import FillingWork, FrameReservation
 from auras_ros.engine.scheduler import Dispatch
 
 REMEMBERED = 8  # forwards of a kind; the longest of them is what the next one is expected to take
+OUTLIER = 2  # times as long as the longest other one: the process was stopped meanwhile, and the next one is not so
 Kind = tuple[str, int]
 
 
@@ -44,10 +45,10 @@ class FrameGaps:
             self._taken.setdefault(_kind(dispatch), deque(maxlen=REMEMBERED)).append(taken_ns)
 
     def expected_ns(self, dispatch: Dispatch) -> int:
-        """The longest of the last ones of its kind."""
+        """The longest of the last ones of its kind, without an outlier: it would keep out all that could correct it."""
         kind = _kind(dispatch)
         known = [self._taken[kind]] if kind in self._taken else self._of_stage(dispatch.stage)
-        return max((max(each) for each in known), default=0)
+        return max(map(_longest, known), default=0)
 
     def retry_ns(self) -> int | None:
         """When to ask again, if nobody calls `more_fits` before."""
@@ -55,6 +56,11 @@ class FrameGaps:
 
     def _of_stage(self, stage: str) -> list[deque[int]]:
         return [taken for (name, _), taken in self._taken.items() if name == stage]
+
+
+def _longest(taken_ns: Iterable[int]) -> int:
+    longest, *others = sorted(taken_ns, reverse=True)
+    return others[0] if others and longest > OUTLIER * others[0] else longest
 
 
 def _kind(dispatch: Dispatch) -> Kind:

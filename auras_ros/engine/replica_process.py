@@ -12,10 +12,11 @@ import pickle
 import signal
 import threading
 from collections.abc import Sequence
+from functools import partial
 from multiprocessing.connection import Connection
 
 from auras_ros.checkpoints.vlm.open import open_vlm
-from auras_ros.device.cores import occupy
+from auras_ros.device.cores import in_own_thread, occupy
 from auras_ros.engine.build import make_engine
 from auras_ros.engine.engine import Engine
 from auras_ros.engine.replica_link import Event, Piece, Ready, ReplicaOptions, Taken, receive
@@ -33,7 +34,8 @@ def run_replica(link: Connection, options: ReplicaOptions) -> None:
     try:
         bound_heap(TENSOR_BLOCK)
         occupy("replica", frozenset(options.cores), len(options.cores))
-        engine = make_engine(open_vlm(options.folder, options.dtype), options.engine)
+        checkpoint = in_own_thread(partial(open_vlm, options.folder, options.dtype))
+        engine = make_engine(checkpoint, options.engine)
         dtype = str(next(engine.checkpoint.model.parameters()).dtype).removeprefix("torch.")
     except Exception as error:  # noqa: BLE001  (raised again by the parent)
         link.send([_plain(error)])

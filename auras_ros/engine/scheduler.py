@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from auras_ros.engine.active import ActiveRequest
@@ -100,18 +100,34 @@ def next_image(state: EngineState) -> Dispatch | None:
     return Dispatch("vision", (waiting[0],), image=waiting[0].unseen()[0]) if waiting else None
 
 
+def joined_prefill(state: EngineState, budget: int) -> Dispatch | None:
+    """The next prompts or a part of one, and with them a token of every request that decodes: up to `budget` tokens in
+    one forward (chunked prefill, Agrawal et al. 2024)."""
+    decode = decode_all(state)
+    if decode is None:
+        return prefill_up_to(state, budget, chunked=True)
+    chunk = prefill_up_to(state, max(budget - len(decode.requests), 1), chunked=True)
+    if chunk is None:
+        return None
+    return replace(chunk, requests=decode.requests + chunk.requests, counts=decode.counts + chunk.counts)
+
+
 class InterleavedScheduler:
-    """First come, first served within a stage. Stages take turns, and one decode runs between any two of the others, so
-    the time between tokens is that of one vision or prefill at most; of those two prefill goes first, as it makes a
-    token."""
+    """First come, first served within a stage. Stages take turns, and between any two of the others every request that
+    decodes makes a token, so the time between tokens is that of one vision or prefill at most; of those two prefill
+    goes first, as it makes a token. chunked: the token is made within the prefill (`joined_prefill`)."""
 
     def __init__(self, prefill_tokens: int, chunked: bool) -> None:
         self._budget, self._chunked = prefill_tokens, chunked
+        self._making = ("decode", "prefill") if chunked else ("decode",)
 
     def next(self, state: EngineState) -> Dispatch | None:
         if state.running:
             return None
+        if self._chunked and (joined := joined_prefill(state, self._budget)) is not None:
+            return joined
         decode = decode_all(state)
-        if state.last != "decode" and decode is not None:
+        if decode is not None and state.last not in self._making:
             return decode
-        return prefill_up_to(state, self._budget, self._chunked) or next_image(state) or decode
+        prefill = None if self._chunked else prefill_up_to(state, self._budget, chunked=False)
+        return prefill or next_image(state) or decode

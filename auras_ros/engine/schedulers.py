@@ -38,7 +38,7 @@ def make_scheduler(
     name or number that is not known, and for splits that the device has not."""
     name, number = _parse(options.scheduler)
     if name == "interleaved":
-        return InterleavedScheduler(options.prefill_tokens, options.chunked)
+        return InterleavedScheduler(number or options.prefill_tokens, options.chunked or number > 0)
     if name == "chunk":
         return ChunkScheduler(number or options.prefill_tokens)
     if name == "pf-limit":
@@ -61,7 +61,7 @@ def make_scheduler(
 def _parse(text: str) -> tuple[str, int]:
     """Name and number; 0 without one."""
     name, colon, number = text.partition(":")
-    numbered = ("chunk", "pf-limit", "static")
+    numbered = ("interleaved", "chunk", "pf-limit", "static")
     known = ("interleaved", *SIDE_BY_SIDE, "chunk", "pf-limit")
     if name not in known or (colon and (name not in numbered or not number.isdecimal() or int(number) < 1)):
         listed = ", ".join(f"{each}:N" if each in numbered else each for each in known)

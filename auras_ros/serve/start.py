@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 import uvloop
 
 from auras_ros.checkpoints.vlm.open import open_vlm
-from auras_ros.device.cores import occupy
+from auras_ros.device.cores import in_own_thread, occupy
 from auras_ros.engine.build import make_engine
 from auras_ros.engine.options import EngineOptions
 from auras_ros.engine.replicas import Replicas
@@ -64,7 +65,7 @@ def _engine(options: ServeOptions, engine_options: EngineOptions) -> tuple[Serve
         shares = divided(sorted(os.sched_getaffinity(0)), options.replicas)
         replicas = Replicas.start(folder, options.dtype, engine_options, shares)
         return replicas, replicas.dtype
-    checkpoint = open_vlm(folder, options.dtype)
+    checkpoint = in_own_thread(partial(open_vlm, folder, options.dtype))
     dtype = next(checkpoint.model.parameters()).dtype
     engine = make_engine(checkpoint, engine_options)
     engine.start()

@@ -1,20 +1,24 @@
 """Partitions on a CPU and in virtual time: parts that share no unit, each with threads and lanes of its own.
 
 Guards: a forward on the other part's cores; OpenMP's threads that kept the cores of another split; parts that take
-turns; a number of threads that leaks into others; threads that outlive their partitions.
+turns; a number of threads that leaks into others; threads that outlive their partitions; more of OpenMP's threads than
+cores, which slow every operation.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
 from auras_ros.clock import VirtualClock
 from auras_ros.device import DeviceError, Spans
+from auras_ros.device.cores import in_own_thread
 from auras_ros.device.cpu import CpuDevice
 from auras_ros.device.cpu_partition import CpuPartitions
 from tests.device.null_device import NullDevice, NullPartitions
@@ -159,6 +163,67 @@ def test_closing_finishes_what_was_handed_over_and_ends_the_threads(device: CpuD
 # -- in virtual time -------------------------------------------------------------------------------------
 
 TIMES_NS = {"look": 9, ("first 1 of 4", "look"): 80, ("second 3 of 4", "look"): 30, ("4", "look"): 20}
+
+
+def tasks() -> set[str]:
+    return set(os.listdir("/proc/self/task"))
+
+
+def sum_up() -> float:
+    return float(torch.ones(1 << 20).add_(1.0).sum())  # on as many threads as there may be
+
+
+@two_cores
+def test_all_cores_have_one_thread_for_every_name_and_a_further_one_only_while_two_share_them(
+    halves: CpuPartitions,
+) -> None:
+    one, other = halves.whole().executor("decode"), halves.whole().executor("encode")
+    first = one.submit(threading.get_ident).result(WAIT_S)
+    assert {each.submit(threading.get_ident).result(WAIT_S) for each in (one, other, one)} == {first}
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hold() -> int:
+        begun.set()
+        assert go_on.wait(WAIT_S)
+        return threading.get_ident()
+
+    held = one.submit(hold)
+    assert begun.wait(WAIT_S)
+    second = {other.submit(threading.get_ident).result(WAIT_S) for _ in range(3)}
+    assert len(second) == 1
+    assert first not in second
+    assert other.submit(os.sched_getaffinity, 0).result(WAIT_S) == set(HERE[:2])
+    go_on.set()
+    assert held.result(WAIT_S) == first
+    assert other.submit(threading.get_ident).result(WAIT_S) == first
+    deadline = time.monotonic() + WAIT_S
+    while second & {each.ident for each in threading.enumerate()}:  # it ends, and OpenMP's threads with it
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@two_cores
+def test_openmps_threads_end_with_the_thread_that_loads() -> None:
+    def on_two() -> tuple[set[str], set[str], int]:
+        torch.set_num_threads(2)
+        before = tasks()
+        assert in_own_thread(sum_up) == in_own_thread(sum_up, 1) == 2 << 20
+        apart = tasks()
+        count = torch.get_num_threads()
+        sum_up()
+        return apart - before, tasks() - apart, count
+
+    default = torch.get_num_threads()
+    with ThreadPoolExecutor(1) as executor:
+        left, own, count = executor.submit(on_two).result(WAIT_S)
+    torch.set_num_threads(default)
+    assert (left, count) == (set(), 2)
+    assert len(own) == 1  # otherwise there was nothing to end
+
+
+def test_what_fails_in_a_thread_of_its_own_fails_here() -> None:
+    with pytest.raises(ZeroDivisionError):
+        in_own_thread(lambda: 1 // 0)
 
 
 def test_in_virtual_time_a_stage_takes_what_the_table_says_for_its_part() -> None:

@@ -114,7 +114,7 @@ def test_several_prompts_fill_one_budget() -> None:
 
 
 def test_the_interleaved_one_decodes_between_any_two_others() -> None:
-    served, forwards = run(Watched(InterleavedScheduler(64, chunked=True), in_order, turns_are_kept))
+    served, forwards = run(Watched(InterleavedScheduler(64, chunked=False), in_order, turns_are_kept))
     assert [len(each.tokens_ns) for each in served] == [each.tokens for each in TRACE]
     decoding_ends: dict[int, int] = {}
     for each in served:
@@ -122,3 +122,37 @@ def test_the_interleaved_one_decodes_between_any_two_others() -> None:
     for (first, _, end), (second, _, _) in zip(forwards.log, forwards.log[1:], strict=False):
         if first.stage != "decode" and second.stage != "decode":
             assert not any(begin <= end < last for begin, last in decoding_ends.items())
+
+
+@pytest.mark.parametrize("budget", [5, 64, 1000])
+def test_in_chunks_a_token_is_made_within_the_prefill(budget: int) -> None:
+    joined = 0
+
+    def all_decode(state: EngineState, dispatch: Dispatch | None) -> None:
+        nonlocal joined
+        rows = state.ready("decode")
+        if dispatch is not None and dispatch.stage == "prefill":
+            assert list(dispatch.requests[: len(rows)]) == rows
+            assert sum(dispatch.counts) <= max(budget, len(rows) + 1)
+            joined += bool(rows)
+
+    served, _ = run(Watched(InterleavedScheduler(budget, chunked=True), in_order, turns_are_kept, all_decode))
+    assert [len(each.tokens_ns) for each in served] == [each.tokens for each in TRACE]
+    assert joined > 0
+
+
+def test_in_chunks_a_token_is_made_between_two_images_and_none_between_a_chunk_and_an_image() -> None:
+    queues, scheduler = Queues(), InterleavedScheduler(8, chunked=True)
+    queues.add("decode", decoding(1))
+    queues.add("vision", active(2, images=[0, 1, 2]))
+    order = list[str]()
+    for _ in range(4):
+        (begun,) = queues.started(scheduler)
+        order.append(begun.stage)
+        queues.end(begun.stage)
+    assert order == ["decode", "vision"] * 2
+    queues.add("prefill", active(3, prompt=4))
+    (begun,) = queues.started(scheduler)
+    assert (begun.stage, begun.counts) == ("prefill", (1, 4))
+    queues.end("prefill", "decode")
+    assert [each.stage for each in queues.started(scheduler)] == ["vision"]

@@ -6,14 +6,17 @@ the frames wait for after it has ended, after a failure, or after the engine was
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
 from auras_ros.clock import VirtualClock
 from auras_ros.device.reservation import FrameReservation
 from auras_ros.engine import simulation
+from auras_ros.engine.active import ActiveRequest
 from auras_ros.engine.options import EngineOptions
 from auras_ros.engine.profile import CorunTimes, StageProfile
-from auras_ros.engine.scheduler import InterleavedScheduler
+from auras_ros.engine.scheduler import Dispatch, InterleavedScheduler
 from auras_ros.engine.simulation import Arrival, SimulatedForwards, make_simulated
 
 BESIDE = CorunTimes(80.0, 60.0, 20.0, 20.0)
@@ -109,6 +112,28 @@ def test_a_forward_that_no_gap_takes_waits_until_the_frames_end() -> None:
     robot.slot.lift()
     robot.engine.step()
     assert robot.forwards.next_end_ns() is not None
+
+
+def test_a_forward_that_took_long_once_or_was_looked_at_late_keeps_nothing_out() -> None:
+    robot = Robot(100)
+    robot.ask(20)
+    robot.engine.step()
+    steps = 0
+    while robot.engine.open:
+        robot.clock.sleep_until_ns(robot.forwards.next_end_ns() or 0)
+        robot.forwards.advance()
+        late_ns = {4: 3_000, 6: 5_000}.get(steps := steps + 1, 0) * MS  # decodes that have ended
+        robot.clock.sleep_until_ns(robot.clock.now_ns() + late_ns)
+        robot.engine.step()
+    gaps = robot.engine._gaps
+    decode = Dispatch("decode", (cast(ActiveRequest, None),), (1,))
+    assert gaps.expected_ns(decode) == 10 * MS
+    robot.reservation.running.clear()
+    for taken_ms, expected_ms in ((900, 10), (11, 11), (19, 19), (900, 900)):  # the second one is no outlier any more
+        work = gaps.begin(decode)
+        assert work
+        gaps.ended(decode, taken_ms * MS)
+        assert gaps.expected_ns(decode) == expected_ms * MS
 
 
 def test_nothing_is_left_to_wait_for_after_close_or_a_failure() -> None:

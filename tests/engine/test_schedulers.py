@@ -21,6 +21,7 @@ from tests.engine.simulated import SMALL
     ("name", "kind", "divides"),
     [
         ("interleaved", InterleavedScheduler, False),
+        ("interleaved:64", InterleavedScheduler, False),
         ("chunk:64", ChunkScheduler, False),
         ("pf-limit", PfLimitScheduler, False),
         ("multi-stream", NovaScheduler, True),
@@ -40,6 +41,7 @@ def test_a_name_is_a_scheduler(name: str, kind: type, divides: bool) -> None:
     [
         ("fastest", (1,), "'fastest' is none of interleaved"),
         ("nova:2", (1,), "'nova:2' is none of"),
+        ("interleaved:-1", (1,), "'interleaved:-1' is none of"),
         ("chunk:0", (1,), "'chunk:0' is none of"),
         ("static:x", (1,), "'static:x' is none of"),
         ("static:2", (1,), "static:2: decode can have 1 units"),

@@ -28,6 +28,7 @@ from auras_ros.bench.options import add_device, add_minutes, add_seed, bench_par
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.checkpoints.vlm.open import open_vlm
 from auras_ros.device import DeviceError, make_device
+from auras_ros.device.cores import in_own_thread
 from auras_ros.device.make import kind_of
 from auras_ros.engine.build import make_partitions
 from auras_ros.engine.probing import Prober, Round
@@ -85,7 +86,7 @@ def _measure(report: Report, options: argparse.Namespace, say: Say, ends: Ends) 
         device = make_device(options.device)
         kept.callback(device.close)
         kept.enter_context(on_cores(options.cores))
-        checkpoint = open_vlm(options.folder, device=options.device)
+        checkpoint = in_own_thread(partial(open_vlm, options.folder, device=options.device))
         partitions = make_partitions(device)
         prober = open_prober(
             checkpoint, device, partitions, rows=options.rows, probes=options.probes, image_px=options.image_px,

@@ -3,7 +3,7 @@
 Each is `auras serve` with that scheduler, vLLM's CPU build is compiled (the better of its forms in `auras bench
 peers-vlm`), and all get the same requests over HTTP from the same client, on the same cores, one side at a time in
 interleaved rounds: every request has an image, and arrivals are Poisson's at a share of vLLM's own throughput. Two
-cores have one split, 1|1. Tokens of all sides are checked for equality before.
+cores have one split, 1|1: there Nova is `static:1`. Tokens of all sides are checked for equality before.
 
 With --profiles (files of `auras bench nova-corun`) the same load is simulated too, for the order of the schedulers.
 """
@@ -37,9 +37,9 @@ from auras_ros.measure.minutes import Ends, MeasureStep, run_parts
 from auras_ros.report.result import Report, Say, key
 from auras_ros.report.table import Column, grouped_by, in_columns
 
-SCHEDULERS = ("interleaved", "chunk:128", "pf-limit:5", "multi-stream", "static:1")  # on two cores Nova is static:1
-LARGE_SCHEDULERS = ("chunk:128", "multi-stream", "static:1")  # of a model of which memory holds no more servers
-OURS_COUNTED = "chunk:128"  # the one that the engine's documents recommend on a CPU
+OURS_COUNTED = "interleaved:128"  # the one that the engine's documents recommend on two cores
+SCHEDULERS = (OURS_COUNTED, "interleaved", "chunk:128", "pf-limit:5", "multi-stream", "static:1")
+LARGE_SCHEDULERS = (OURS_COUNTED, "multi-stream", "static:1")  # of a model of which memory holds no more servers
 LARGE_REQUESTS = 12  # in a window of a model that is not tiny: with six sides an hour must do
 TBT, E2E = "tbt_max_over_vllm", "mean_e2e_over_vllm"
 COLUMNS: tuple[Column, ...] = (

@@ -41,7 +41,8 @@ class VlmSettings:
     threads: int = parameter(1, "intra-op threads of stages that take turns", 1, 64)
     cores: str = parameter("", "cores that the process runs on, such as 2,3; empty: any")
     scheduler: str = parameter(
-        EngineOptions.scheduler, "which stage runs next: interleaved, chunk:TOKENS, nova and others (docs/engine.md)"
+        EngineOptions.scheduler,
+        "which stage runs next: interleaved:TOKENS, nova and others (docs/engine.md)",
     )
     stage_profile: str = parameter(
         EngineOptions.stage_profile, "file of measured times, for nova and marginal on three cores or more"
@@ -64,7 +65,9 @@ class VlmSettings:
     running: int = parameter(EngineOptions.running, "questions that are answered together", 1, 256)
     waiting: int = parameter(EngineOptions.waiting, "questions that wait beyond those; one more is refused", 0, 4096)
     prefill_tokens: int = parameter(EngineOptions.prefill_tokens, "tokens of one prefill", 1, MOST)
-    chunked: bool = parameter(EngineOptions.chunked, "divide longer prompts into prefills of that size")
+    chunked: bool = parameter(
+        EngineOptions.chunked, "divide longer prompts into prefills of that size, within which answers go on"
+    )
     prefix_cache: bool = parameter(EngineOptions.prefix_cache, "keep what earlier prompts began with")
     image_cache_mib: int = parameter(
         EngineOptions.image_cache_mib, "memory for the embeddings of earlier images, MiB", 0, MOST
