@@ -8,6 +8,7 @@ one only if two forwards are to share them: more of OpenMP's threads than cores 
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
@@ -49,6 +50,10 @@ def executor_on(cores: Sequence[int], name: str) -> Executor:
     return executor
 
 
+OneThread = tuple[Executor, Callable[[], Future[Any] | None]]
+"""An executor, and what gives the future of the last work that it was given."""
+
+
 class SharingExecutor(Executor):
     """One thread, and a further one for each piece of work that is handed over while all are busy. Those end as soon as
     the first one is enough again."""
@@ -56,17 +61,18 @@ class SharingExecutor(Executor):
     def __init__(self, make: Callable[[], Executor]) -> None:
         """make: an executor with one thread. Raises what that raises: the first one is made here."""
         self._make, self._lock = make, threading.Lock()
-        self._first = (make(), _over())
-        self._further = list[tuple[Executor, Future[Any]]]()
+        self._first: OneThread = (make(), _over)
+        self._further = list[OneThread]()
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
         with self._lock:
             executor = self._idle() or self._make()
             future = executor.submit(fn, *args, **kwargs)
+            used = executor, weakref.ref(future)  # what the work was given and has made belongs to others
             if executor is self._first[0]:
-                self._first = executor, future
+                self._first = used
             else:
-                self._further = [each for each in self._further if each[0] is not executor] + [(executor, future)]
+                self._further = [each for each in self._further if each[0] is not executor] + [used]
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -74,8 +80,8 @@ class SharingExecutor(Executor):
             executor.shutdown(wait, cancel_futures=cancel_futures)
 
     def _idle(self) -> Executor | None:
-        idle = [executor for executor, last in self._further if last.done()]
-        if not self._first[1].done():
+        idle = [executor for executor, last in self._further if _is_over(last)]
+        if not _is_over(self._first[1]):
             return idle[0] if idle else None
         for each in idle:
             each.shutdown(wait=False)
@@ -83,10 +89,13 @@ class SharingExecutor(Executor):
         return self._first[0]
 
 
-def _over() -> Future[Any]:
-    future: Future[Any] = Future()
-    future.set_result(None)
-    return future
+def _over() -> None:
+    """Of an executor that was given nothing yet."""
+
+
+def _is_over(last: Callable[[], Future[Any] | None]) -> bool:
+    future = last()
+    return future is None or future.done()
 
 
 def _part(device: CpuDevice, cores: Sequence[int], start: Callable[[str], Executor] | None = None) -> DevicePartition:

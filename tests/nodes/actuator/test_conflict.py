@@ -58,6 +58,7 @@ def test_one_that_shows_just_after_arming_takes_the_robot_from_its_driver(
     fake.live()
     fake.drive(ramp())
     watch.arm()
+    watch.armed()
     watch.node.create_publisher(Float64MultiArray, "action", 1)
     said = watch.state_where(lambda state: state["state"] == "disarmed", "disarmed")
     assert re.match("conflict: (/watch|a node of unknown name) on action", said["reason"])
