@@ -50,7 +50,6 @@ STOPS: dict[str, list[tuple[ModuleType, str]]] = {  # what would measure
 
 SINCE = {"auras_over_batched", "batched_over_seq"}  # what the kept reports are older than; the benches' tests have them
 GPU_ALONE = {"linear_*"}  # what no report of a CPU has
-NOT_KEPT = {"nova-corun"}  # no report yet
 
 
 @pytest.fixture
@@ -119,7 +118,7 @@ def test_parts_stay_inside_their_limit_and_groups_name_what_exists() -> None:
     assert GROUPS["fig15"] == ["fig15-openvla", "fig15-rt2", "fig15-dp"]
 
 
-@pytest.mark.parametrize("name", [name for name in BENCHES if name not in NOT_KEPT])
+@pytest.mark.parametrize("name", BENCHES)
 def test_the_figures_in_the_table_are_figures_of_its_bench(name: str) -> None:
     """Every pattern finds some in what the same bench has left on a CPU."""
     part = PARTS[name]
