@@ -7,8 +7,8 @@ if it has set a number before that; from then on its number is its own. So a lan
 starts for a thread inherit its cores if those are set before its first operation, and they live as long as it does.
 
 While a process has more of OpenMP's threads than cores (GCC's library, which torch brings), each of them sleeps after
-every operation instead of spinning until the next one: a decode of half a billion parameters took 54 ms instead of 33.
-So whatever runs once and on several cores does so in a thread that ends (`in_own_thread`).
+every operation instead of spinning until the next one. So whatever runs once and on several cores does so in a thread
+that ends (`in_own_thread`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -79,15 +79,25 @@ def starting() -> Iterator[None]:
             torch.set_num_threads(own)
 
 
-def in_own_thread(work: Callable[[], T], threads: int | None = None) -> T:
-    """In a thread that ends, and OpenMP's threads with it. threads: of its operations, the caller's number unless
-    given. Raises what `work` raises."""
+def thread_on(name: str, cores: frozenset[int] | None, threads: int) -> Executor:
+    """A thread on these cores (None: those of the caller) whose operations have so many threads. Raises DeviceError,
+    naming the cores that are not there."""
+    executor = ThreadPoolExecutor(1, thread_name_prefix=name)
+    try:
+        with starting():
+            executor.submit(occupy, name, cores, threads).result()
+    except BaseException:
+        executor.shutdown()
+        raise
+    return executor
+
+
+def in_own_thread(work: Callable[[], T]) -> T:
+    """In a thread that ends, and OpenMP's threads with it; its operations have as many as the caller's. Raises what
+    `work` raises."""
     import torch
 
-    count = torch.get_num_threads() if threads is None else threads
-    with ThreadPoolExecutor(1, thread_name_prefix="loading") as executor:
-        with starting():
-            executor.submit(occupy, "loading", None, count).result()
+    with thread_on("loading", None, torch.get_num_threads()) as executor:
         return executor.submit(work).result()
 
 

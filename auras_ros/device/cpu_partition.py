@@ -10,11 +10,11 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Any
 
-from auras_ros.device.cores import checked, occupy, starting
+from auras_ros.device.cores import checked, thread_on
 from auras_ros.device.cpu import CpuDevice
 from auras_ros.device.lane import DeviceError, Lane
 from auras_ros.device.partition import DevicePartition, PreparedPartitions, TwoParts
@@ -31,27 +31,9 @@ class CpuPartitions(PreparedPartitions):
         if wrong := [size for size in prepared if not 0 < size < len(cores)]:
             raise DeviceError(f"partitions: a part of {wrong[0]} of {len(cores)} core(s) leaves nothing to one part")
         part = partial(_part, device)
-        whole = SharingExecutor(partial(executor_on, tuple(cores), "whole"))
+        whole = SharingExecutor(partial(_on, tuple(cores), "whole"))
         splits = {size: TwoParts(part(cores[-size:]), part(cores[:-size])) for size in prepared}
         super().__init__(part(cores, lambda _: whole), splits)
-
-
-def executor_on(cores: Sequence[int], name: str) -> Executor:
-    """A thread on these cores, with as many intra-op threads. Raises DeviceError, naming them, if they are not
-    there."""
-    own, threads = checked(name, cores, len(cores))
-    executor = ThreadPoolExecutor(1, thread_name_prefix=name)
-    try:
-        with starting():
-            executor.submit(occupy, name, own, threads).result()
-    except BaseException:
-        executor.shutdown()
-        raise
-    return executor
-
-
-OneThread = tuple[Executor, Callable[[], Future[Any] | None]]
-"""An executor, and what gives the future of the last work that it was given."""
 
 
 class SharingExecutor(Executor):
@@ -61,41 +43,30 @@ class SharingExecutor(Executor):
     def __init__(self, make: Callable[[], Executor]) -> None:
         """make: an executor with one thread. Raises what that raises: the first one is made here."""
         self._make, self._lock = make, threading.Lock()
-        self._first: OneThread = (make(), _over)
-        self._further = list[OneThread]()
+        # Each with its last work: weakly, because what that was given and has made belongs to others.
+        self._made: dict[Executor, Callable[[], Future[Any] | None]] = {make(): lambda: None}
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
         with self._lock:
-            executor = self._idle() or self._make()
+            idle = [each for each, last in self._made.items() if (work := last()) is None or work.done()]
+            if idle and idle[0] is next(iter(self._made)):
+                for each in idle[1:]:
+                    each.shutdown(wait=False)
+                    del self._made[each]
+            executor = idle[0] if idle else self._make()
             future = executor.submit(fn, *args, **kwargs)
-            used = executor, weakref.ref(future)  # what the work was given and has made belongs to others
-            if executor is self._first[0]:
-                self._first = used
-            else:
-                self._further = [each for each in self._further if each[0] is not executor] + [used]
+            self._made[executor] = weakref.ref(future)
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        for executor, _ in (self._first, *self._further):
-            executor.shutdown(wait, cancel_futures=cancel_futures)
-
-    def _idle(self) -> Executor | None:
-        idle = [executor for executor, last in self._further if _is_over(last)]
-        if not _is_over(self._first[1]):
-            return idle[0] if idle else None
-        for each in idle:
-            each.shutdown(wait=False)
-        self._further = [each for each in self._further if each[0] not in idle]
-        return self._first[0]
+        for each in self._made:
+            each.shutdown(wait, cancel_futures=cancel_futures)
 
 
-def _over() -> None:
-    """Of an executor that was given nothing yet."""
-
-
-def _is_over(last: Callable[[], Future[Any] | None]) -> bool:
-    future = last()
-    return future is None or future.done()
+def _on(cores: Sequence[int], name: str) -> Executor:
+    """A thread on these cores, with as many intra-op threads. Raises DeviceError, naming them, if they are not
+    there."""
+    return thread_on(name, *checked(name, cores, len(cores)))
 
 
 def _part(device: CpuDevice, cores: Sequence[int], start: Callable[[str], Executor] | None = None) -> DevicePartition:
@@ -105,4 +76,4 @@ def _part(device: CpuDevice, cores: Sequence[int], start: Callable[[str], Execut
         return device.lane(name)  # inline: it runs in the thread that launches, on that thread's cores
 
     name = f"{'core' if len(cores) == 1 else 'cores'} {', '.join(map(str, cores))}"
-    return DevicePartition(name, len(cores), start or partial(executor_on, tuple(cores)), open_lane)
+    return DevicePartition(name, len(cores), start or partial(_on, tuple(cores)), open_lane)

@@ -104,11 +104,10 @@ def joined_prefill(state: EngineState, budget: int) -> Dispatch | None:
     """The next prompts or a part of one, and with them a token of every request that decodes: up to `budget` tokens in
     one forward (chunked prefill, Agrawal et al. 2024)."""
     decode = decode_all(state)
-    if decode is None:
-        return prefill_up_to(state, budget, chunked=True)
-    chunk = prefill_up_to(state, max(budget - len(decode.requests), 1), chunked=True)
-    if chunk is None:
-        return None
+    rows = 0 if decode is None else len(decode.requests)
+    chunk = prefill_up_to(state, max(budget - rows, 1), chunked=True)
+    if chunk is None or decode is None:
+        return chunk
     return replace(chunk, requests=decode.requests + chunk.requests, counts=decode.counts + chunk.counts)
 
 
