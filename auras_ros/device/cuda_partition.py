@@ -26,11 +26,15 @@ if TYPE_CHECKING:
     import torch
 
 
+SM_SIZES = (8, 16, 24, 32, 40, 48, 64)
+
+
 class CudaPartitions(PreparedPartitions):
     """The SMs of one GPU. Close it before its device, and release the stages that were captured for it first."""
 
-    def __init__(self, device: CudaDevice, sizes: Sequence[int], owner: str = "engine") -> None:
-        """sizes: SMs of the first part. The driver rounds them up: `self.sizes` has those that it gave, each once.
+    def __init__(self, device: CudaDevice, sizes: Sequence[int] | None, owner: str = "engine") -> None:
+        """sizes: SMs of the first part; None: those of SM_SIZES that leave as many as the smallest has. The driver
+        rounds them up: `self.sizes` has those that it gave, each once.
 
         Raises DeviceError for a size that leaves nothing to one of the parts, if this process has divided the GPU
         already (the message names who did), and if the driver cannot divide it.
@@ -40,6 +44,8 @@ class CudaPartitions(PreparedPartitions):
             self._held.enter_context(owning(device.tensors.index, owner))
             driver = CudaDriver(device.tensors, self._held)
             sms = GreenContexts(driver) if driver.version >= LEAST_VERSION else StreamMasks(driver)
+            if sizes is None:
+                sizes = [size for size in SM_SIZES if size <= sms.units - SM_SIZES[0]]
             splits = dict[int, TwoParts]()
             for first, second in map(sms.split, sizes):
                 if first.units not in splits:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from functools import partial
@@ -41,8 +42,6 @@ from auras_ros.models.paged_attention import GatheredAttention, PagedAttention, 
 from auras_ros.models.paged_kv import PagedKVCache
 from auras_ros.models.varlen_attention import VarlenAttention
 
-SM_SIZES = (8, 16, 24, 32, 40, 48, 64)  # of a GPU's first part; the driver rounds them to what it can divide
-
 
 def make_engine(
     checkpoint: VlmCheckpoint,
@@ -55,12 +54,13 @@ def make_engine(
     reservation: FrameReservation | None = None,
     log: ForwardLog | None = None,
 ) -> Engine:
-    """partitions: for stages side by side; the engine closes them. Without them they are made of all cores of this
-    thread if the options' scheduler divides those, else stages take turns in the engine's thread. reservation: of a
-    policy's frames on the same units; forwards run between them. log: is given every forward that has ended. Takes the
-    checkpoint's weights over: it cannot make another engine. Raises ValueError for sizes and names that do not fit,
-    DeviceError for a device that cannot be divided."""
-    on = device or make_device("cpu")
+    """device: the options' if none is given; then it is closed with the engine. partitions: for stages side by side;
+    the engine closes them. Without them they are made of all cores of this thread if the options' scheduler divides
+    those, else stages take turns in the engine's thread. reservation: of a policy's frames on the same units; forwards
+    run between them. log: is given every forward that has ended. Takes the checkpoint's weights over: it cannot make
+    another engine. Raises ValueError for sizes and names that do not fit, DeviceError for a device that cannot be
+    divided."""
+    on = device or make_device(options.device)
     with ExitStack() as failing:
         if device is None:
             failing.callback(on.close)
@@ -68,7 +68,7 @@ def make_engine(
             partitions = make_partitions(on)
         if partitions is not None:
             failing.callback(partitions.close)
-        scheduler = scheduler or _scheduler(options, partitions)
+        scheduler = scheduler or _scheduler(options, partitions, checkpoint.name)
         stages = partial(_stages, checkpoint, options, on, partitions)
         workers, executors, cache = in_own_thread(stages)
         forwards = PlacedForwards(workers, executors, partitions, on if device is None else None, log)
@@ -128,22 +128,30 @@ def _cache(decoder: FusedLlama, options: EngineOptions, length: int) -> PagedKVC
     )  # fmt: skip
 
 
-def _scheduler(options: EngineOptions, partitions: Partitions | None) -> StageScheduler:
+def _scheduler(options: EngineOptions, partitions: Partitions | None, model: str) -> StageScheduler:
     sizes = () if partitions is None else partitions.sizes
     profile = read_profile(Path(options.stage_profile)) if needs_profile(options, sizes) else None
+    if profile is not None and profile.model != model:
+        raise ValueError(f"engine: stage_profile: {options.stage_profile} is of '{profile.model}', not of '{model}'")
+    if profile is not None and partitions is not None and profile.units != partitions.units:
+        raise ValueError(
+            f"engine: stage_profile: {options.stage_profile} is of a device of {profile.units} units, this one has"
+            f" {partitions.units}"
+        )
     return make_scheduler(options, sizes, profile)
 
 
-def make_partitions(device: Device) -> Partitions:
-    """Of all cores of this thread, or of a GPU's SMs. Raises DeviceError."""
+def make_partitions(device: Device, sizes: Sequence[int] | None = None, owner: str = "engine") -> Partitions:
+    """Of all cores of this thread, or of a GPU's SMs. sizes: of the first part; those that the device suggests unless
+    given. owner: who divides the GPU, for the next one who tries. Raises DeviceError."""
     if isinstance(device, CpuDevice):
-        return CpuPartitions(device, sorted(os.sched_getaffinity(0)))
+        return CpuPartitions(device, sorted(os.sched_getaffinity(0)), sizes)
     from auras_ros.device.cuda import CudaDevice
     from auras_ros.device.cuda_partition import CudaPartitions
 
     if not isinstance(device, CudaDevice):
         raise DeviceError(f"engine: scheduler: {device.tensors} cannot be divided")
-    return CudaPartitions(device, SM_SIZES)
+    return CudaPartitions(device, sizes, owner)
 
 
 def _in_turn() -> dict[Place, Executor]:

@@ -10,7 +10,7 @@ from auras_ros.engine.scheduler import Dispatch
 
 REMEMBERED = 8  # forwards of a kind; the longest of them is what the next one is expected to take
 OUTLIER = 2  # times as long as the longest other one: the process was stopped meanwhile, and the next one is not so
-Kind = tuple[str, int]
+Kind = tuple[str, int | None, int]
 
 
 class FrameGaps:
@@ -55,7 +55,7 @@ class FrameGaps:
         return None if self._reservation is None else self._reservation.free_at_ns()
 
     def _of_stage(self, stage: str) -> list[deque[int]]:
-        return [taken for (name, _), taken in self._taken.items() if name == stage]
+        return [taken for (name, *_), taken in self._taken.items() if name == stage]
 
 
 def _longest(taken_ns: Iterable[int]) -> int:
@@ -64,7 +64,11 @@ def _longest(taken_ns: Iterable[int]) -> int:
 
 
 def _kind(dispatch: Dispatch) -> Kind:
-    """Forwards of one kind take alike: of a decode by its rows, of a prefill by its tokens in steps of a doubling."""
+    """Forwards of one kind take alike: on the same part of the device, of a decode by its rows, of the others by tokens
+    of prompt or image in steps of a doubling."""
     if dispatch.stage == "decode":
-        return dispatch.stage, len(dispatch.requests)
-    return dispatch.stage, sum(dispatch.counts).bit_length()
+        return dispatch.stage, dispatch.split, len(dispatch.requests)
+    if dispatch.stage == "prefill":
+        return dispatch.stage, dispatch.split, sum(dispatch.counts).bit_length()
+    image = dispatch.requests[0].request.prompt.images[dispatch.image]
+    return dispatch.stage, dispatch.split, image.tokens.bit_length()

@@ -10,17 +10,19 @@ LEAST = {"length": 0, "waiting": 0, "image_cache_mib": 0, "swap_layers": 0, "swa
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """length: tokens of prompt and answer together; 0 is the model's own length, at most MOST_LENGTH. block: tokens of
-    a block of keys and values. kv_mib: memory for keys and values. running: sequences that decode together. waiting:
-    requests that are accepted beyond those that run; one more is refused. prefill_tokens: of one prefill. chunked: a
-    longer prompt is divided into prefills of that size, and requests that decode make a token within each; otherwise it
-    is one. prefix_cache: blocks of earlier prompts are used again. image_cache_mib: memory for embeddings of earlier
-    images. int8: the decoder's layers multiply in 8 bits. scheduler: its name, with a number where it takes one
-    (`schedulers`). stage_profile: the file of a `StageProfile`, for schedulers that plan by one. tbt_ms: what they keep
-    to between two tokens. answer_tokens: of an answer, in the mean, for Nova's plan. swap_layers: physical layers that
-    hold the vision encoder's layers in turn; 0: all stay in memory. swap_folder: for their file, where one is needed.
-    swap_core: of the thread that reads it; -1: any. Raises ValueError, naming the option."""
+    """device: where the model runs: cpu, cuda, or auto (cuda if there is a GPU). length: tokens of prompt and answer
+    together; 0 is the model's own length, at most MOST_LENGTH. block: tokens of a block of keys and values. kv_mib:
+    memory for keys and values. running: sequences that decode together. waiting: requests that are accepted beyond
+    those that run; one more is refused. prefill_tokens: of one prefill. chunked: a longer prompt is divided into
+    prefills of that size, and requests that decode make a token within each; otherwise it is one. prefix_cache: blocks
+    of earlier prompts are used again. image_cache_mib: memory for embeddings of earlier images. int8: the decoder's
+    layers multiply in 8 bits. scheduler: its name, with a number where it takes one (`schedulers`). stage_profile: the
+    file of a `StageProfile`, for schedulers that plan by one. tbt_ms: what they let a decode of one request take beside
+    another stage. answer_tokens: of an answer, in the mean, for Nova's plan. swap_layers: physical layers that hold the
+    vision encoder's layers in turn; 0: all stay in memory. swap_folder: for their file, where one is needed. swap_core:
+    of the thread that reads it; -1: any. Raises ValueError, naming the option."""
 
+    device: str = "cpu"
     length: int = 0
     block: int = 16
     kv_mib: int = 512

@@ -60,8 +60,8 @@ def all_ideal(profile: StageProfile, tokens: float, least: int = 0) -> list[Idea
 
 
 def least_units(profile: StageProfile, bound_ms: float) -> int:
-    """S_min: the fewest units with which no decode takes longer than the bound on the time between tokens. Raises
-    ValueError if none do."""
+    """S_min: the fewest units with which a decode of one request takes no longer than the bound beside another stage;
+    further rows, and a forward that it waits for, come on top (V-A5: "theoretical"). Raises ValueError if none do."""
     for size in profile.sizes:
         if max(profile.corun[size].decode_by_vision, profile.corun[size].decode_by_prefill) <= bound_ms:
             return size

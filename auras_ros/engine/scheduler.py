@@ -114,7 +114,8 @@ def joined_prefill(state: EngineState, budget: int) -> Dispatch | None:
 class InterleavedScheduler:
     """First come, first served within a stage. Stages take turns, and between any two of the others every request that
     decodes makes a token, so the time between tokens is that of one vision or prefill at most; of those two prefill
-    goes first, as it makes a token. chunked: the token is made within the prefill (`joined_prefill`)."""
+    goes first, as it makes a token. chunked: the token is made within the prefill (`joined_prefill`), and the parts of
+    a prompt are of one size: a small rest would read all weights for little."""
 
     def __init__(self, prefill_tokens: int, chunked: bool) -> None:
         self._budget, self._chunked = prefill_tokens, chunked
@@ -123,10 +124,17 @@ class InterleavedScheduler:
     def next(self, state: EngineState) -> Dispatch | None:
         if state.running:
             return None
-        if self._chunked and (joined := joined_prefill(state, self._budget)) is not None:
+        if self._chunked and (joined := joined_prefill(state, self._part(state))) is not None:
             return joined
         decode = decode_all(state)
         if decode is not None and state.last not in self._making:
             return decode
         prefill = None if self._chunked else prefill_up_to(state, self._budget, chunked=False)
         return prefill or next_image(state) or decode
+
+    def _part(self, state: EngineState) -> int:
+        """Tokens of the next prefill: the first prompt's rest in as few equal parts as the budget allows."""
+        first = next(iter(state.ready("prefill")), None)
+        rows = len(state.ready("decode"))
+        parts = 1 if first is None else -(-state.remaining(first) // max(self._budget - rows, 1))
+        return self._budget if first is None or parts < 2 else -(-state.remaining(first) // parts) + rows

@@ -25,7 +25,9 @@ from auras_ros.models.sampler import likeliest
 from auras_ros.models.vlm import ImageEmbeddings, Vlm
 
 SINGLE = 8  # batches up to here have a stage each; larger ones are filled up to a multiple
-FILLED = 16  # a prefill is filled up to a multiple: oneDNN chooses its kernels anew for every number of rows
+# A prefill is filled up to a multiple of so many rows, as oneDNN makes kernels anew for every number of them; of fewer
+# where a weight has LARGE numbers, as a row costs more there.
+LARGE, FILLED_LARGE, FILLED = 1 << 22, 4, 16
 Outcome = ImageEmbeddings | list[AnswerToken | NoTokenError]
 
 
@@ -56,12 +58,14 @@ class PrefillWorker:
 
     def __init__(self, decoder: FusedLlama, attention: PagedAttention) -> None:
         self._decoder, self._attention = decoder, attention
+        config = decoder.config
+        self._filled = FILLED_LARGE if config.width * config.hidden >= LARGE else FILLED
 
     @torch.no_grad()
     def __call__(self, dispatch: Dispatch) -> list[AnswerToken | NoTokenError]:
         pairs = list(zip(dispatch.requests, dispatch.counts, strict=True))
         spans = [request.span(count) for request, count in pairs]
-        fill = -sum(dispatch.counts) % FILLED
+        fill = -sum(dispatch.counts) % self._filled
         ids = [token for request, count in pairs for token in request.ids[request.stored : request.stored + count]]
         device = self._decoder.device
         x = self._decoder.embed(torch.tensor(ids + [0] * fill, device=device))

@@ -12,6 +12,7 @@ import uvloop
 
 from auras_ros.checkpoints.vlm.open import open_vlm
 from auras_ros.device.cores import in_own_thread, occupy
+from auras_ros.device.make import kind_of
 from auras_ros.engine.build import make_engine
 from auras_ros.engine.options import EngineOptions
 from auras_ros.engine.replicas import Replicas
@@ -60,12 +61,14 @@ def start(options: ServeOptions, engine_options: EngineOptions, token: str, say:
 
 def _engine(options: ServeOptions, engine_options: EngineOptions) -> tuple[ServedEngine, str]:
     """With the type of its weights."""
-    folder = Path(options.model)
+    folder, kind = Path(options.model), kind_of(engine_options.device)
     if options.replicas > 1:
+        if kind != "cpu":
+            raise ValueError(f"serve: replicas: {options.replicas} on one GPU: each is for cores of its own")
         shares = divided(sorted(os.sched_getaffinity(0)), options.replicas)
         replicas = Replicas.start(folder, options.dtype, engine_options, shares)
         return replicas, replicas.dtype
-    checkpoint = in_own_thread(partial(open_vlm, folder, options.dtype))
+    checkpoint = in_own_thread(partial(open_vlm, folder, options.dtype, kind))
     dtype = next(checkpoint.model.parameters()).dtype
     engine = make_engine(checkpoint, engine_options)
     engine.start()

@@ -234,7 +234,7 @@ def test_a_thousand_launches_grow_no_memory(rig: Rig) -> None:
     finally:
         tracemalloc.stop()
     assert value[0] == 1 + 2 * 620
-    assert after - before < 2_000, f"{after - before} bytes over 1000 launches"
+    assert after - before < 20_000, f"{after - before} bytes over 1000 launches"  # a mark is more than 50 bytes
 
 
 @everywhere

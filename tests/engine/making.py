@@ -14,6 +14,7 @@ import torch
 
 from auras_ros.checkpoints.vlm.chat import VlmPrompt
 from auras_ros.checkpoints.vlm.open import VlmCheckpoint, open_vlm
+from auras_ros.clock import VirtualClock
 from auras_ros.device.cpu import CpuDevice
 from auras_ros.device.cpu_partition import CpuPartitions
 from auras_ros.engine import build
@@ -24,19 +25,31 @@ from auras_ros.engine.reply import Reply
 from auras_ros.engine.request import Answer, VlmRequest
 from auras_ros.models.paged_kv import SPARE, PagedKVCache
 from tests.checkpoints.vlm.folders import image
+from tests.device.null_device import NullDevice, NullPartitions
 
-PATIENCE_S = 60.0
+PATIENCE_S, UNITS = 60.0, 8
+
+
+class NoTime(dict[Any, int]):
+    """Stages that take none."""
+
+    def get(self, *_: Any) -> int:
+        return 0
 
 
 def engine_of(path: Path, blocks: int | None = None, **others: Any) -> Engine:
     """blocks: that sequences can own; by default what the options give. others: options, `device`, `clock` and
-    `scheduler` of `make_engine`, and `own_threads`: each stage has a thread, on the first core."""
+    `scheduler` of `make_engine`, `own_threads`: each stage has a thread, on the first core, and `splits`: parts of the
+    null device, which run in this thread."""
     parts = {name: others.pop(name) for name in ("device", "clock") if name in others}
     if not isinstance(others.get("scheduler", ""), str):
         parts["scheduler"] = others.pop("scheduler")
     if others.pop("own_threads", False):
         device = parts.setdefault("device", CpuDevice())
         parts["partitions"] = CpuPartitions(device, sorted(os.sched_getaffinity(0))[:1])
+    if sizes := others.pop("splits", ()):
+        device = parts.setdefault("device", NullDevice(VirtualClock(), NoTime()))
+        parts["partitions"] = NullPartitions(device, UNITS, sizes)
     with mock.patch.object(build, "PagedKVCache", partial(_small, blocks)):
         return make_engine(open_vlm(path), EngineOptions(**others), **parts)
 

@@ -156,3 +156,20 @@ def test_in_chunks_a_token_is_made_between_two_images_and_none_between_a_chunk_a
     assert (begun.stage, begun.counts) == ("prefill", (1, 4))
     queues.end("prefill", "decode")
     assert [each.stage for each in queues.started(scheduler)] == ["vision"]
+
+
+@pytest.mark.parametrize(("prompt", "counts"), [(8, [8]), (9, [5, 4]), (20, [7, 7, 6]), (7, [7])])
+def test_a_prompt_is_divided_in_equal_parts(prompt: int, counts: list[int]) -> None:
+    """Each with a row of the request that decodes."""
+    queues, scheduler = Queues(), InterleavedScheduler(9, chunked=True)
+    queues.add("decode", decoding(1))
+    request = active(2, prompt=prompt)
+    queues.add("prefill", request)
+    found = []
+    while request.remaining:
+        (begun,) = queues.started(scheduler)
+        assert (begun.stage, begun.counts[0]) == ("prefill", 1)
+        found.append(begun.counts[1])
+        request.stored += begun.counts[1]
+        queues.end("prefill")
+    assert found == counts

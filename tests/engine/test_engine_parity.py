@@ -20,7 +20,9 @@ from auras_ros.engine.baselines import StaticUnits
 from auras_ros.engine.build import make_engine
 from auras_ros.engine.nova import NovaScheduler
 from auras_ros.engine.options import EngineOptions
+from auras_ros.engine.planner import SplitPlan
 from auras_ros.engine.request import Answer, VlmRequest
+from auras_ros.engine.scheduler import Dispatch, EngineState
 from auras_ros.models.sampler import Sampling
 from tests.checkpoints.vlm.decoding import greedy, greedy_logits
 from tests.checkpoints.vlm.folders import Written, image
@@ -44,6 +46,7 @@ ASKED: list[tuple[str, list[tuple[int, int]], int]] = [
 BLOCK = 4
 LONGER = 24
 NO_CACHES = {"prefix_cache": False, "image_cache_mib": 0}
+NOVA = NovaScheduler(SplitPlan(by_vision=6, by_prefill=4, beta_vision=1, beta_prefill=1, least=2, sizes=(2, 4, 6)))
 SETUPS: dict[str, dict[str, Any]] = {
     "alone": {"running": 1},
     "batch": {"running": 8},
@@ -131,6 +134,23 @@ def test_tokens_are_the_references(case: Case, name: str) -> None:
     else:
         assert len(different) <= engine.stats.images <= 2 * images
     assert not engine.stats.preemptions
+    engine.close()
+
+
+def test_tokens_are_the_references_while_the_split_changes(case: Case) -> None:
+    """Decode is captured for each part, and moves to a smaller one while more requests wait."""
+    used = set[int | None]()
+
+    class Watched:
+        def next(self, state: EngineState) -> Dispatch | None:
+            dispatch = NOVA.next(state)
+            used.update({dispatch.split} if dispatch and dispatch.stage == "decode" else ())
+            return dispatch
+
+    engine = engine_of(case.path, block=BLOCK, scheduler=Watched(), splits=(2, 4, 6))
+    assert tokens(answers(engine, case.requests())) == case.wanted
+    assert used == {None, 2, 4, 6}
+    ended(engine)
     engine.close()
 
 

@@ -6,6 +6,8 @@ the frames wait for after it has ended, after a failure, or after the engine was
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -134,6 +136,21 @@ def test_a_forward_that_took_long_once_or_was_looked_at_late_keeps_nothing_out()
         assert work
         gaps.ended(decode, taken_ms * MS)
         assert gaps.expected_ns(decode) == expected_ms * MS
+
+
+def test_forwards_of_another_part_or_image_are_of_another_kind() -> None:
+    """Or a large image would start in the gap of a small one, and a forward on few units in that of one on many."""
+    gaps = Robot(100).engine._gaps
+    images = [SimpleNamespace(tokens=tokens) for tokens in (60, 64, 300)]
+    request = cast(ActiveRequest, SimpleNamespace(request=SimpleNamespace(prompt=SimpleNamespace(images=images))))
+    small, near, large = (Dispatch("vision", (request,), image=index, split=1) for index in range(3))
+    gaps.begin(small)
+    gaps.ended(small, 10 * MS)
+    gaps.begin(large)
+    gaps.ended(large, 50 * MS)
+    assert (gaps.expected_ns(small), gaps.expected_ns(large)) == (10 * MS, 50 * MS)
+    assert gaps.expected_ns(near) == 50 * MS  # unknown: the longest of the stage
+    assert gaps.expected_ns(replace(small, split=2)) == 50 * MS
 
 
 def test_nothing_is_left_to_wait_for_after_close_or_a_failure() -> None:

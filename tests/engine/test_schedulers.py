@@ -6,14 +6,22 @@ Guards: a split that no executor was prepared for; a profile of another device; 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from auras_ros.clock import VirtualClock
+from auras_ros.device.lane import DeviceError
+from auras_ros.engine import build
 from auras_ros.engine.baselines import ChunkScheduler, PfLimitScheduler
 from auras_ros.engine.nova import NovaScheduler
 from auras_ros.engine.options import EngineOptions
 from auras_ros.engine.scheduler import InterleavedScheduler
 from auras_ros.engine.schedulers import make_scheduler, needs_partitions, needs_profile
+from tests.device.fake_cuda import install
+from tests.device.fake_driver import install_driver
+from tests.device.null_device import NullDevice, NullPartitions
 from tests.engine.simulated import SMALL
 
 
@@ -65,3 +73,39 @@ def test_a_profile_is_asked_for_where_there_is_something_to_plan() -> None:
 def test_a_profile_with_splits_that_are_not_prepared_is_refused() -> None:
     with pytest.raises(ValueError, match=r"it has a split of 6 units, this device \[2, 4\]"):
         make_scheduler(EngineOptions(scheduler="nova"), (2, 4), SMALL)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"model": "another"}, "is of 'another', not of 'm'"),
+        ({"units": 16}, "is of a device of 16 units, this one has 8"),
+        ({}, ""),
+    ],
+)
+def test_a_profile_of_another_model_or_device_is_refused(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+    file = tmp_path / "p.json"
+    replace(SMALL, **{"model": "m", "units": 8} | changes).write(file)
+    partitions = NullPartitions(NullDevice(VirtualClock(), {}), 8, SMALL.sizes)
+    options = EngineOptions(scheduler="nova", stage_profile=str(file))
+    if words:
+        with pytest.raises(ValueError, match=f"stage_profile: {file} {words}"):
+            build._scheduler(options, partitions, "m")
+    else:
+        assert isinstance(build._scheduler(options, partitions, "m"), NovaScheduler)
+
+
+def test_a_small_gpu_is_divided_as_far_as_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the stand-in, with 24 SMs."""
+    from auras_ros.device.cuda import CudaDevice
+
+    driver = install_driver(monkeypatch, install(monkeypatch), sms=24)
+    partitions = build.make_partitions(CudaDevice())
+    assert (partitions.units, partitions.sizes) == (24, (8, 16))
+    partitions.close()
+    assert driver.left() == []
+
+
+def test_a_device_that_there_is_not_is_refused() -> None:
+    with pytest.raises(DeviceError, match="device 'tpu': must be one of auto, cpu, cuda"):
+        build.make_engine(cast(Any, None), EngineOptions(device="tpu"))

@@ -15,6 +15,7 @@ import pytest
 
 from auras_ros.clock import VirtualClock
 from auras_ros.engine.baselines import ChunkScheduler, PfLimitScheduler, StaticUnits
+from auras_ros.engine.marginal import MarginalUnits
 from auras_ros.engine.nova import NovaScheduler
 from auras_ros.engine.options import EngineOptions
 from auras_ros.engine.planner import make_plan
@@ -219,6 +220,7 @@ def nova_of(profile: StageProfile) -> StageScheduler:
 
 SCHEDULERS: dict[str, Callable[[StageProfile], StageScheduler]] = {
     "nova": nova_of,
+    "marginal": lambda profile: NovaScheduler(MarginalUnits(profile, 60)),
     "pf-limit": lambda profile: PfLimitScheduler(2),
     "chunk": lambda profile: ChunkScheduler(5),
     "multi-stream": lambda profile: NovaScheduler(StaticUnits()),

@@ -30,7 +30,8 @@ class Parameters:
 
     From the text:
     vision, prefill, decode: table I.
-    decode_row: 28.9 ms at a batch of 1, 30.6 ms at 10 (III-C2).
+    decode_row: 28.9 ms at a batch of 1, 30.6 ms at 10 (III-C2). The same is taken for a row that decodes within a
+    chunk, of which nothing is said.
     prompt: 70 MB of keys and values a request (V-A2), of a language model with 40 layers and 2 key-value heads of 128
     in bfloat16 (GLM-4-9B, whose form CogAgent's has): 40,960 bytes a token.
     shared_vision, shared_decode: table IV: the vision kernels take 680.6 ms instead of 588.3 beside the decode kernels,

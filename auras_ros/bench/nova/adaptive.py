@@ -21,7 +21,7 @@ import numpy as np
 
 from auras_ros.bench.figures.paper import FIGURE_ONLY, PaperFigure, beside_ours
 from auras_ros.bench.nova import a6000
-from auras_ros.bench.nova.contenders import TOKENS, Contender, DeviceSetup
+from auras_ros.bench.nova.contenders import TOKENS, Contender, DeviceSetup, statics
 from auras_ros.bench.nova.options import run_options
 from auras_ros.bench.nova.runs import Results, RunAll, jobs_of, run_seeds, running, with_intervals
 from auras_ros.engine.planner import all_ideal, pareto
@@ -32,7 +32,6 @@ from auras_ros.report.statistics import student
 from auras_ros.report.table import Column, Row, grouped_by, in_columns
 
 NOVA = Contender("nova")
-STATIC_AT = range(-1, 5)  # pending requests whose splits by equation 5 are tried as static ones
 BETAS = (2, 4, 6, 8)  # units of the paper's 84 (V-A5)
 PAPER = (
     PaperFigure("S_0 beside vision", a6000.BY_VISION, "SMs", "V-A5", "s0_vision"),
@@ -85,9 +84,7 @@ def _straight(x: Sequence[float], y: Sequence[float]) -> float:
 
 def _static(report: Report, options: argparse.Namespace, run_all: RunAll, say: Say, ends: Ends) -> None:
     plan = options.setup.plan()
-    pairs = dict.fromkeys((plan.beside_vision(at, 1), plan.beside_prefill(at, 1)) for at in STATIC_AT)
-    everyone = [NOVA, *(Contender("static", pair) for pair in pairs)]
-    found = _run(options, everyone, run_all, say, ends, report)
+    found = _run(options, [NOVA, *statics(options.setup)], run_all, say, ends, report)
     report.rows += static_rows(found, options.processes)
     report.summary |= static_summary(report.rows, Contender("static", (plan.by_vision, plan.by_prefill)).name)
 

@@ -18,7 +18,8 @@ THRESHOLDS, BUDGETS = (2, 3, 5, 8, 12, 16), (64, 96, 128, 160, 192, 256, 384, 51
 BETAS = ((2.0, 3.0), (3.0, 4.0), (6.0, 8.0), (8.0, 8.0))  # beside the plan's own: "between 2 and 8" (V-A5)
 FAIR, STARVED = 2.0, 1.5
 OURS = "marginal"  # the family of this package's own rule: `worst_mean_e2e_gain` is its
-BASELINES = ("pf-limit", "chunk", "multi-stream")
+BASELINES = ("pf-limit", "chunk", "multi-stream")  # the paper's
+STATIC_AT = range(-1, 5)  # pending requests whose splits by equation 5 are tried as static ones
 
 
 @dataclass(frozen=True)
@@ -59,12 +60,12 @@ def _nova(setup: DeviceSetup, betas: tuple[float, ...]) -> StageScheduler:
     return NovaScheduler(replace(plan, beta_vision=betas[0], beta_prefill=betas[1]) if betas else plan)
 
 
-MARGINAL_TBT_MS = 250.0  # the engine's default; the baselines block decode for a whole vision forward
+MARGINAL_TBT = 250.0 / a6000.Parameters.decode  # decodes alone: the engine's default there; baselines block longer
 
 
 MAKERS: Mapping[str, Callable[[DeviceSetup, tuple[float, ...]], StageScheduler]] = {
     "nova": _nova,
-    "marginal": lambda setup, _: NovaScheduler(MarginalUnits(setup.profile, MARGINAL_TBT_MS)),
+    "marginal": lambda setup, _: NovaScheduler(MarginalUnits(setup.profile, MARGINAL_TBT * setup.profile.decode)),
     "static": lambda _, units: NovaScheduler(StaticUnits(int(units[0]), int(units[1]))),
     "pf-limit": lambda _, threshold: PfLimitScheduler(int(threshold[0])),
     "chunk": lambda _, budget: ChunkScheduler(int(budget[0])),
@@ -90,6 +91,13 @@ def baselines(setup: DeviceSetup, ranged: bool) -> list[Contender]:
         *(Contender("chunk", (each,)) for each in budgets),
         *(Contender("multi-stream", each) for each in slowdowns),
     ]
+
+
+def statics(setup: DeviceSetup) -> list[Contender]:
+    """Splits that stay: the pairs through which equation 5 goes, and two with more units for decode."""
+    plan = setup.plan()
+    pairs = dict.fromkeys((plan.beside_vision(at, 1), plan.beside_prefill(at, 1)) for at in STATIC_AT)
+    return [Contender("static", pair) for pair in pairs]
 
 
 def multi_stream(profile: StageProfile) -> tuple[tuple[float, ...], ...]:

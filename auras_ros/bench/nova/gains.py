@@ -24,12 +24,13 @@ def best(found: Results, rate: float, metric: str, contenders: Collection[Conten
 
 def gain_rows(found: Results, rate: float, family: str) -> list[dict[str, Any]]:
     """A scheduler's figures over the best baseline's, whose settings are chosen for this rate, this metric and these
-    traces; and over the best of those with the paper's settings. ratio_of_means; ratio: the mean over traces, with its
-    interval, as all are run on the same ones."""
+    traces; over the best of those with the paper's settings; and over the best static split. ratio_of_means; ratio: the
+    mean over traces, with its interval, as all are run on the same ones."""
     tried = [each for which, each in found if which == rate and each.family in BASELINES]
-    groups = {"best": tried, "paper": [each for each in tried if each in PAPER_SETTINGS]}
-    own = {"best": [each for which, each in found if which == rate and each.family == family]}
-    own["paper"] = [Contender(family)]
+    static = [each for which, each in found if which == rate and each.family == "static"]
+    groups = {"best": tried, "paper": [each for each in tried if each in PAPER_SETTINGS], "static": static}
+    mine = [each for which, each in found if which == rate and each.family == family]
+    own = {"best": mine, "paper": [Contender(family)], "static": mine}
     return [
         {"measure": "gain", "rate": rate, "scheduler": family, "settings": settings, "metric": metric}
         | _over(best(found, rate, metric, own[settings]), best(found, rate, metric, group), found, rate, metric)
@@ -54,18 +55,19 @@ def _mean(runs: Sequence[Figures], metric: str) -> float:
 def gain_summary(rows: Sequence[Row], ours: str = OURS) -> dict[str, float]:
     """Of the rows of a whole run. mean_e2e_gain, max_e2e_gain: Nova's largest at GAIN_RATES, as the paper gives it;
     throughput_ratio: its smallest. worst_mean_e2e_gain: of our own rule, the smallest over all rates, and the lowest
-    end of an interval."""
+    end of an interval. With an ending: on baselines with the paper's settings, on static splits."""
     found: dict[str, float] = {}
-    for settings, ending in (("best", ""), ("paper", "_paper_settings")):
+    for settings, ending in (("best", ""), ("paper", "_paper_settings"), ("static", "_on_static")):
         of = {metric: _chosen(rows, "nova", settings, metric, GAIN_RATES) for metric in COMPARED}
         for metric, name in (("mean_e2e_s", "mean_e2e_gain"), ("max_e2e_s", "max_e2e_gain")):
             if of[metric]:
                 found[name + ending] = max(1 - row["ratio_of_means"] for row in of[metric])
         if of["throughput_hz"]:
             found[f"throughput_ratio{ending}"] = min(row["ratio_of_means"] for row in of["throughput_hz"])
-    if whole := _chosen(rows, ours, "best", "mean_e2e_s"):
-        found["worst_mean_e2e_gain"] = min(1 - row["ratio"] for row in whole)
-        found["worst_mean_e2e_gain_low"] = min(1 - row["ratio_high"] for row in whole)
+    for settings, ending in (("best", ""), ("static", "_on_static")):
+        if whole := _chosen(rows, ours, settings, "mean_e2e_s"):
+            found[f"worst_mean_e2e_gain{ending}"] = min(1 - row["ratio"] for row in whole)
+            found[f"worst_mean_e2e_gain{ending}_low"] = min(1 - row["ratio_high"] for row in whole)
     return found
 
 

@@ -22,12 +22,18 @@ PAPER = (
 )
 COLOURS = {
     "nova": BLUE, "marginal": "#8c6bb1", "pf-limit": ORANGE, "chunk": GREEN, "multi-stream": "#c44e52",
-    "interleaved": GREY,
+    "interleaved": GREY, "static": "#937860",
 }  # fmt: skip
 PANELS = {
     "mean_e2e_s": "mean E2E, s",
     "max_e2e_s": "longest E2E of a trace, s",
     "tbt_ms": "mean time between tokens, ms",
+}
+ENDS = {"low": min, "high": max}
+TITLES = {
+    "best": "over the best baseline, tuned",
+    "paper": "over the best with the paper's settings",
+    "static": "over the best static split",
 }
 COLUMNS: tuple[Column, ...] = (
     ("rate", "{rate:g}"),
@@ -59,7 +65,7 @@ def table(report: Report) -> str:
 def parts(rows: Sequence[Row]) -> list[list[str]]:
     """Tables of the schedulers' figures, and of the gains on the baselines."""
     shown = in_columns(tuned(rows, "mean_e2e_s"), COLUMNS, left=(0, 1)) if load_rows(rows) else []
-    return [shown, *(_gains(rows, settings) for settings in ("best", "paper"))]
+    return [shown, _multi_stream(rows), *(_gains(rows, settings) for settings in TITLES)]
 
 
 def load_rows(rows: Sequence[Row]) -> list[Row]:
@@ -70,6 +76,23 @@ def tuned(rows: Sequence[Row], metric: str) -> list[Row]:
     """For each rate and scheduler the row of its best setting."""
     groups = grouped_by(load_rows(rows), "rate", "scheduler").values()
     return [min(group, key=lambda row: float(row[metric])) for group in groups]
+
+
+def _multi_stream(rows: Sequence[Row]) -> list[str]:
+    """The range over its slowdowns, at each rate; nothing if there is one alone."""
+    own = [row for row in load_rows(rows) if row["scheduler"] == "multi-stream"]
+    ranges = []
+    for (rate,), group in grouped_by(own, "rate").items():
+        of = {name: [row[name] for row in group] for name in ("mean_e2e_s", "max_e2e_s", "tbt_ms")}
+        ends = {f"{name}_{word}": end(values) for name, values in of.items() for word, end in ENDS.items()}
+        ranges.append({"rate": rate, "n": len(group)} | ends)
+    columns: tuple[Column, ...] = (
+        ("multi-stream over its slowdowns: rate", "{rate:g}"),
+        ("E2E s", "{mean_e2e_s_low:.2f} to {mean_e2e_s_high:.2f}"),
+        ("longest", "{max_e2e_s_low:.1f} to {max_e2e_s_high:.1f}"),
+        ("TBT ms", "{tbt_ms_low:.0f} to {tbt_ms_high:.0f}"),
+    )
+    return in_columns(ranges, columns) if any(each["n"] > 1 for each in ranges) else []
 
 
 def _gains(rows: Sequence[Row], settings: str) -> list[str]:
@@ -84,10 +107,9 @@ def _gains(rows: Sequence[Row], settings: str) -> list[str]:
             cells |= {f"{metric}_low": 1 - row["ratio_high"], f"{metric}_high": 1 - row["ratio_low"]}
             cells[f"{metric}_gain"] = 1 - row["ratio_of_means"]
         lines.append(cells)
-    title = {"best": "over the best baseline, tuned", "paper": "over the best with the paper's settings"}[settings]
     columns: tuple[Column, ...] = (
         ("rate", "{rate:g}"),
-        (title, "{scheduler}"),
+        (TITLES[settings], "{scheduler}"),
         ("mean E2E", "{mean_e2e_s_gain:+.1%}"),
         ("95 %", "{mean_e2e_s_low:+.1%} to {mean_e2e_s_high:+.1%}"),
         ("on", "{mean_e2e_s_baseline}"),
@@ -107,8 +129,18 @@ def draw(report: Report, path: Path) -> None:
         raise ValueError("no scheduler was run: there is nothing to draw")
     with picture(path, f"Poisson arrivals on a virtual {load_rows(report.rows)[0]['profile']}", len(PANELS)) as panels:
         for axes, (metric, label) in zip(panels, PANELS.items(), strict=True):
+            _shade(axes, report.rows, metric)
             draw_metric(axes, tuned(report.rows, metric), metric, label)
         legend_below(panels[1], columns=len(COLOURS))
+
+
+def _shade(axes: Any, rows: Sequence[Row], metric: str) -> None:
+    """Multi-Stream's range over its slowdowns."""
+    own = [row for row in load_rows(rows) if row["scheduler"] == "multi-stream"]
+    of = {rate: [row[metric] for row in group] for (rate,), group in grouped_by(own, "rate").items()}
+    axes.fill_between(
+        [*of], [*map(min, of.values())], [*map(max, of.values())], color=COLOURS["multi-stream"], alpha=0.2
+    )
 
 
 def draw_metric(axes: Any, rows: Sequence[Row], metric: str, label: str) -> None:

@@ -3,10 +3,11 @@ table V).
 
 The engine and its schedulers run on a virtual clock; forwards take the times of a profile: the paper's RTX A6000 as its
 text describes it (bench/nova/a6000.py), or a file's. Every scheduler gets the same traces. First Nova alone must take
-table V's times for vision and prefill within 10 %. Then come the baselines and Nova, each with all of its settings:
-for every rate and every metric the best one counts. Multi-Stream's slowdown is known of two kernels alone (table IV),
-so it is simulated with a milder and a harder one too. Intervals are 95 % by Student's t over the seeds; ratios are
-taken within a trace.
+table V's times for vision and prefill within 10 %. Then come the baselines and Nova, each with all of its settings: for
+every rate and every metric the best one counts. Multi-Stream's slowdown is known of two kernels alone (table IV), so it
+is simulated with a milder and a harder one too. Static splits, which the paper compares apart (figure 13), are no
+baseline of the gains but stand beside them in the same way. Intervals are 95 % by Student's t over the seeds; ratios
+are taken within a trace.
 
 With --device cpu the same schedulers run on this machine's cores: `auras bench nova-load --device cpu --help`.
 """
@@ -19,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from auras_ros.bench.nova import a6000, sensitivity, table5
-from auras_ros.bench.nova.contenders import OURS, Contender, DeviceSetup, baselines, family_of
+from auras_ros.bench.nova.contenders import OURS, Contender, DeviceSetup, baselines, family_of, statics
 from auras_ros.bench.nova.gains import GAIN_RATES, gain_rows, gain_summary
 from auras_ros.bench.nova.load_show import draw, table
 from auras_ros.bench.nova.options import add_runs, check_runs
@@ -63,7 +64,7 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
 def _measure(report: Report, options: argparse.Namespace, run_all: RunAll, say: Say, ends: Ends) -> None:
     paper = options.profile == "a6000"
     everyone = [each for family in dict.fromkeys(("nova", OURS)) for each in family_of(family, options.setup)]
-    everyone += [*baselines(options.setup, ranged=paper), Contender("interleaved")]
+    everyone += [*baselines(options.setup, ranged=paper), *statics(options.setup), Contender("interleaved")]
     jobs = jobs_of(options, options.setup, options.rates, everyone)
     seeds = range(options.seed, options.seed + options.seeds)
     first = {key: job for key, job in jobs.items() if key[1] == Contender("nova")}

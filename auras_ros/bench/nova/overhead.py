@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import argparse
 import gc
-import os
 import random
 import time
-from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -24,10 +22,9 @@ import torch
 
 from auras_ros.bench.options import add_device, add_minutes, add_seed, bench_parser, check_least, listed, refusing
 from auras_ros.device import Device, DeviceError, make_device
-from auras_ros.device.cpu import CpuDevice
-from auras_ros.device.cpu_partition import CpuPartitions
 from auras_ros.device.make import kind_of
-from auras_ros.device.partition import Partition, Partitions
+from auras_ros.device.partition import Partition
+from auras_ros.engine.build import make_partitions
 from auras_ros.measure.cores import available
 from auras_ros.report.picture import BLUE, GREY, legend_below, picture
 from auras_ros.report.result import Report, Say
@@ -104,7 +101,7 @@ def _measure(options: argparse.Namespace, report: Report, end_s: float, say: Say
     with ExitStack() as kept:
         device = make_device(options.device)
         kept.callback(device.close)
-        partitions = _partitions(device, options.sizes)
+        partitions = make_partitions(device, options.sizes, "auras bench nova-overhead")
         kept.callback(partitions.close)
         torch.manual_seed(options.seed)
         parts = [partitions.whole()]
@@ -120,16 +117,6 @@ def _measure(options: argparse.Namespace, report: Report, end_s: float, say: Say
     report.more["cdf"] = {KINDS[changed]: _quantiles(took[changed]) for changed in KINDS}
     report.rows += [{"part": KINDS[changed], **where, **_row(took[changed])} for changed in KINDS]
     report.summary |= _summary({row["part"]: row for row in report.rows})
-
-
-def _partitions(device: Device, sizes: Sequence[int] | None) -> Partitions:
-    if isinstance(device, CpuDevice):
-        return CpuPartitions(device, sorted(os.sched_getaffinity(0)), sizes)
-    from auras_ros.device.cuda import CudaDevice
-    from auras_ros.device.cuda_partition import CudaPartitions
-
-    assert isinstance(device, CudaDevice)
-    return CudaPartitions(device, sizes or (), owner="auras bench nova-overhead")
 
 
 def _hand_over(

@@ -16,6 +16,7 @@ from auras_ros.checkpoints.vlm.open import open_vlm
 from auras_ros.checkpoints.vlm.pictures import PictureError
 from auras_ros.device import DeviceError, checked
 from auras_ros.device.cores import occupy
+from auras_ros.device.make import kind_of
 from auras_ros.engine.build import make_engine
 from auras_ros.engine.engine import Engine
 from auras_ros.engine.request import InvalidRequestError, VlmRequest
@@ -36,7 +37,7 @@ def load_engine(settings: VlmSettings, anywhere: frozenset[int], say: Callable[[
     _place(anywhere if cores is None else cores)
     occupy("vlm", cores, threads)
     say("weights")
-    checkpoint = open_vlm(folder, settings.dtype)
+    checkpoint = open_vlm(folder, settings.dtype, kind_of(settings.device))
     say("warm-up")
     with ExitStack() as refused:
         try:

@@ -38,6 +38,7 @@ class VlmSettings:
     )  # fmt: skip
     compressed: bool = parameter(False, "subscribe to .../image_raw/compressed instead of .../image_raw")
     dtype: str = parameter("auto", "type of the weights: float32, bfloat16, float16, or auto (on a CPU float32)")
+    device: str = parameter(EngineOptions.device, "where it runs: cpu, cuda, or auto (cuda if there is a GPU)")
     threads: int = parameter(1, "intra-op threads of stages that take turns", 1, 64)
     cores: str = parameter("", "cores that the process runs on, such as 2,3; empty: any")
     scheduler: str = parameter(

@@ -20,7 +20,8 @@ from auras_ros.bench.nova.corun_rows import corun_rows, corun_summary
 from auras_ros.cli import bench as cli
 from auras_ros.device.cpu import CpuDevice
 from auras_ros.device.cpu_partition import CpuPartitions
-from auras_ros.engine.build import SM_SIZES, make_partitions
+from auras_ros.device.cuda_partition import SM_SIZES
+from auras_ros.engine.build import make_partitions
 from auras_ros.engine.options import EngineOptions
 from auras_ros.engine.probing import PhaseTimes, ProbePhase
 from auras_ros.engine.profile import read_profile

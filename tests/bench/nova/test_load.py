@@ -37,7 +37,7 @@ def test_load_has_a_row_for_every_rate_and_setting_and_gives_it_again(
     report = report_of("nova-load", tmp_path, "--rates", "0.4,0.5")
     rows = of(report, "load")
     settings = [row["setting"] for row in rows if row["rate"] == 0.5]
-    assert len(rows) == 2 * len(settings) == 2 * len(set(settings)) == 48
+    assert len(rows) == 2 * len(settings) == 2 * len(set(settings)) == 60
     assert {"nova", "marginal", "interleaved", "multi-stream", "pf-limit 5", "chunk 128"} < set(settings)
     for row in rows:
         assert (row["requests"], row["n"], row["rate_hz"]) == (4, 2, row["rate"])
@@ -47,6 +47,9 @@ def test_load_has_a_row_for_every_rate_and_setting_and_gives_it_again(
     assert report["summary"]["table5_worst_error"] < table5.MOST_ERROR
     said = capsys.readouterr().out
     assert "over the best baseline, tuned" in said
+    assert "over the best static split" in said
+    slowest = [row["mean_e2e_s"] for row in rows if row["rate"] == 0.5 and row["scheduler"] == "multi-stream"]
+    assert f"{min(slowest):.2f} to {max(slowest):.2f}" in said
     assert "Table V: rate" in said
     again = report_of("nova-load", tmp_path, "--rates", "0.5")
     assert of(again, "load") == [row for row in rows if row["rate"] == 0.5]

@@ -6,13 +6,17 @@ link that is too slow counted as one that hides.
 
 from __future__ import annotations
 
+import math
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from auras_ros.bench.nova import a6000
 from auras_ros.bench.nova.offload import PAPER, run, side_row, summarised, table
+from auras_ros.bench.nova.offload_serving import SEEDS, serving_rows, slower
 from auras_ros.cli import bench as cli_bench
 
 needs_two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core")
@@ -76,19 +80,39 @@ def test_what_cannot_be_measured_is_refused(
 def test_one_short_run(tmp_path: Path) -> None:
     pytest.importorskip("accelerate")
     small = ["--layers", "6", "--width", "64", "--px", "56", "--physical", "2", "--rounds", "2", "--forwards", "1"]
-    report = run([*small, "--folder", str(tmp_path)], lambda _: None)
+    report = run([*small, "--requests", "3", "--folder", str(tmp_path)], lambda _: None)
     assert "failed" not in report.more
-    sides = {row["side"]: row for row in report.rows}
+    (served,) = (row for row in report.rows if "measure" in row)
+    assert (served["side"], served["n"], served["paper_mean_e2e_s"]) == ("swap-2", SEEDS, 11.85 / 11.96)
+    assert report.summary["serving_mean_e2e_over_resident"] == served["mean_e2e_s"]
+    measured = [row for row in report.rows if "measure" not in row]
+    sides = {row["side"]: row for row in measured}
     baselines = {f"{name} {word}" for name in ("mmap", "accelerate") for word in ("cold", "warm")}
     assert set(sides) == {"resident", "plain", "swap-2", *baselines}
     assert sides["resident"]["overhead"] == 0
     assert sides["swap-2"]["beside"] == "resident"
     assert sides["mmap cold"]["beside"] == "plain"
     assert sides["swap-2"]["paper_ms"] == PAPER["swap-2"][0]
-    assert all(row["page_cache_mb"] == 0 for row in report.rows)
-    assert all(row["cores"] == 1 for row in report.rows)
+    assert all(row["page_cache_mb"] == 0 for row in measured)
+    assert all(row["cores"] == 1 for row in measured)
     assert "swap-2" in table(report)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_request_waits_for_the_slower_vision_stage() -> None:
+    """The slower one takes longer in a queue than alone, and nothing else of the profile changes."""
+    profile = a6000.profile()
+    own = slower(profile, 1.1)
+    assert own.vision == pytest.approx(1.1 * profile.vision)
+    assert own.shared.vision == pytest.approx(1.1 * profile.shared.vision)
+    assert {size: times.vision for size, times in own.corun.items()} == pytest.approx(
+        {size: 1.1 * times.vision for size, times in profile.corun.items()}
+    )
+    assert replace(own, vision=profile.vision, corun=profile.corun, shared=profile.shared) == profile
+    rows = serving_rows({"swap-2": 0.0, "swap-9": 0.05}, 1, math.inf, 0, requests=60, seeds=3)
+    assert [(row["side"], row["mean_e2e_s"] > 1.05) for row in rows] == [("swap-2", False), ("swap-9", True)]
+    assert rows[0]["mean_e2e_s"] == rows[0]["max_e2e_s"] == 1.0
+    assert ["paper_mean_e2e_s" in row for row in rows] == [True, False]
 
 
 def test_the_command_line_finds_it() -> None:

@@ -20,6 +20,7 @@ from auras_ros.bench.nova import overhead
 from auras_ros.cli import bench as cli
 from auras_ros.device.cpu import CpuDevice
 from auras_ros.device.cpu_partition import CpuPartitions
+from auras_ros.engine.build import make_partitions
 from tests.device.fake_cuda import install
 from tests.device.fake_driver import install_driver
 
@@ -116,7 +117,7 @@ def test_on_a_gpu_its_sms_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
 
     gpu = install(monkeypatch)
     driver = install_driver(monkeypatch, gpu)
-    partitions = overhead._partitions(CudaDevice(), overhead.SIZES["cuda"])
+    partitions = make_partitions(CudaDevice(), overhead.SIZES["cuda"], "auras bench nova-overhead")
     assert (partitions.units, partitions.sizes) == (132, (16, 32, 64))
     partitions.close()
     assert driver.left() == []
