@@ -49,8 +49,9 @@ def check_file(path: Path) -> None:
     if not path.is_file():
         raise CheckpointError(f"{path}: file not found")
     with path.open("rb") as file:
-        start = file.read(4)
-    if start.startswith(PICKLE_STARTS):
+        start = file.read(9)
+    # A safetensors file begins with its header's length, which may look like a pickle, and the header with a brace.
+    if start.startswith(PICKLE_STARTS) and start[8:] != b"{":
         raise CheckpointError(f"{path}: is a pickle despite its name and is refused; use safetensors")
 
 

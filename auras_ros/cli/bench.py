@@ -32,10 +32,15 @@ BENCHES = {
     "nova-burst": "the same schedulers under bursts, and how Nova's split follows one",
     "nova-corun": "vision and prefill beside decode for each split of the device, and the profile Nova plans by",
     "nova-overhead": "what it costs to change the partition of a device before a forward",
+    "lora-atmm": "low-rank products of many adapters: each shape in its quickest way, beside single ways and others",
     "startup": "time to the first chunk, cost of preparation, and memory of each worker",
     "seams": "jumps and success where one chunk follows another, for each way of joining them, under injected latency",
     "pipeline": "chunks per second of the modes seq, dec, par and auras, side by side",
     "nova-offload": "the vision tower's layers swapped from a file: time and memory beside the resident tower's",
+    "lora-heads": "a task head's one forward beside decoding the same answer, by the prompt's length",
+    "lora-swap": "two hundred adapters on disk and eight in memory: right answers, reads, what they cost",
+    "lora-load": "many adapters at once by policy, S-LoRA-, Punica- and dLoRA-style serving, and vLLM, over HTTP",
+    "lora-switch": "changing the adapter that is merged into a decoder's weights, over the time that it must take",
     "peers": "LeRobot's DiffusionPolicy and transformers' generate compared with seq and auras, on the same weights",
     "peers-vlm": "vLLM and transformers compared with `auras serve`, over HTTP: the same weights, requests and tokens",
 }
@@ -99,8 +104,9 @@ def _explain(name: str, *options: str) -> None:
 
 def _module(name: str) -> ModuleType:
     """The bench's module, which has `run`, and may have `table` and `draw`."""
-    if name.startswith("nova-"):
-        return importlib.import_module(f"auras_ros.bench.nova.{name.removeprefix('nova-').replace('-', '_')}")
+    family, _, rest = name.partition("-")
+    if family in ("nova", "lora"):
+        return importlib.import_module(f"auras_ros.bench.{family}.{rest.replace('-', '_')}")
     folder = "figures." if name.startswith("fig") or name == "startup" else ""
     file = ".command" if name in FOLDERS else ""
     return importlib.import_module(f"auras_ros.bench.{folder}{name.replace('-', '_')}{file}")

@@ -19,6 +19,7 @@ EXAMPLE = """
 example
   auras serve SmolVLM2-500M-Video-Instruct                  http://127.0.0.1:8000/v1
   auras serve SmolVLM2-500M-Video-Instruct --running 4 --kv-mib 256 --cores 0,1
+  auras serve SmolVLM2-500M-Video-Instruct --lora-modules goal=adapters/goal,count=adapters/count
   auras serve config.yaml --port 9000                       model: FOLDER and any option, by its name with _ for -
 
 MODEL is the folder of a published vision-language model; it needs: pip install 'auras_ros[serve]'. Fields of requests,
@@ -26,6 +27,7 @@ errors and bounds: docs/serve.md. Only this machine reaches the server unless --
 --token-file or in AURAS_SERVE_TOKEN every request must have it (Authorization: Bearer), but for /health.
 """
 ENGINE_HELP = {
+    "device": "where it computes: cpu, cuda, or auto (cuda if there is a GPU)",
     "length": "tokens of prompt and answer together; 0: the model's own, 8192 at most",
     "block": "tokens of a block of keys and values",
     "kv_mib": "memory for keys and values, MiB",
@@ -43,6 +45,11 @@ ENGINE_HELP = {
     "swap_layers": "physical layers that hold the vision encoder's in turn; 0: all stay in memory",
     "swap_folder": "where the file of those layers is; on a disk",
     "swap_core": "core of the thread that reads it; -1: any",
+    "max_loras": "LoRA adapters in memory at once; by default as many as --lora-modules, up to 8; 8 with --lora-folder",
+    "max_lora_rank": "largest rank of an adapter",
+    "lora_policy": "which adapters' requests run together, and which is merged: valora and others (docs/lora.md)",
+    "lora_theta_ms": "how long it lets a request wait, ms",
+    "lora_ways": "how adapters' products are multiplied: one way's name, or the file of a searched table",
 }
 
 
@@ -96,6 +103,8 @@ def _add(parser: argparse.ArgumentParser, each: Field[Any], text: str) -> None:
     common: dict[str, Any] = {"dest": each.name, "default": argparse.SUPPRESS}
     if isinstance(each.default, bool):
         parser.add_argument(flag, action=argparse.BooleanOptionalAction, help=text, **common)
+    elif each.name == "lora_modules":
+        parser.add_argument(flag, action="append", metavar="NAME=FOLDER", help=text, **common)
     elif isinstance(each.default, tuple):
         parser.add_argument(flag, type=_cores, metavar="N,N", help=text, **common)
     else:

@@ -9,24 +9,38 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor
 
+from auras_ros.checkpoints.task_head import TaskHead
 from auras_ros.engine.blocks import block_hash
 from auras_ros.engine.grammar import Matcher
 from auras_ros.engine.reply import Reply
 from auras_ros.engine.request import FinishReason, Timings, VlmRequest
+from auras_ros.lora.registry import KnownAdapter
+from auras_ros.lora.slots import Resident
 from auras_ros.models.cogagent import blind, looking
 from auras_ros.models.fused_llama import Look
 from auras_ros.models.paged_kv import PrefillSpan
 from auras_ros.models.vlm import ImageEmbeddings, Vlm
 
-NOTHING = b"auras"  # the hash before the first block
+NOTHING = b"auras"  # the hash before the first block, of requests without an adapter
 
 
 class ActiveRequest:
     """`ids`: prompt and answer. `stored`: how many of them have their keys and values in the blocks of `table`; in
     decode all but the last one."""
 
-    def __init__(self, request: VlmRequest, reply: Reply, number: int, limit: int, matcher: Matcher | None) -> None:
+    def __init__(
+        self,
+        request: VlmRequest,
+        reply: Reply,
+        number: int,
+        limit: int,
+        matcher: Matcher | None,
+        adapter: KnownAdapter | None = None,
+    ) -> None:
         """number: in order of arrival. limit: tokens of prompt and answer."""
+        self.adapter = adapter
+        self.resident: Resident | None = None  # while it is in one of the stages
+        self.image_keys = [_image_key(image.digest, adapter) for image in request.prompt.images]
         self.request, self.reply, self.number, self.limit, self.matcher = request, reply, number, limit, matcher
         self.ids: list[int] = request.prompt.ids.tolist()
         self.prompt_length = len(self.ids)
@@ -40,10 +54,12 @@ class ActiveRequest:
         self.random = random.Random(seed)
         self.seen: Tensor | None = None  # bool [vocabulary], for the repetition penalty
         self.busy = False  # in a forward
+        self.ran_ns = 0  # when its last forward ended
         self.timings = Timings()
         self._at: list[int] = request.prompt.at.tolist()
         self._counts = [0, *accumulate(image.tokens for image in request.prompt.images)]
         self._hashes: list[bytes] = []
+        self._root = NOTHING if adapter is None else f"{NOTHING.decode()} {adapter.digest}".encode()
 
     @property
     def order(self) -> tuple[int, int]:
@@ -72,10 +88,10 @@ class ActiveRequest:
         self.places = model.places(self.prompt_length, prompt.at, [image.grid for image in prompt.images])
         self.following = int(self.places.max()) + 1
 
-    def see(self, digest: str, image: ImageEmbeddings) -> None:
-        """The embeddings of each of the request's images that has this digest."""
-        for index, own in enumerate(self.request.prompt.images):
-            if own.digest == digest:
+    def see(self, key: str, image: ImageEmbeddings) -> None:
+        """The embeddings of each of the request's images that has this key."""
+        for index, own in enumerate(self.image_keys):
+            if own == key:
                 self.images[index] = image
         if self.images and None not in self.images:
             tokens = [each.tokens for each in self.images if each is not None]
@@ -89,7 +105,7 @@ class ActiveRequest:
         """Of the full blocks before the last token, which is always computed."""
         for index in range(len(self._hashes), (len(self.ids) - 1) // block):
             first, end = index * block, (index + 1) * block
-            before = self._hashes[-1] if self._hashes else NOTHING
+            before = self._hashes[-1] if self._hashes else self._root
             self._hashes.append(block_hash(before, self.ids[first:end], self._images_in(first, end)))
         return self._hashes
 
@@ -119,6 +135,16 @@ class ActiveRequest:
         starts = [self._at[count] for count in self._counts[:-1]]
         return looking([image for image in self.images if image is not None], starts, positions)
 
+    @property
+    def head(self) -> TaskHead | None:
+        """That gives the answer."""
+        return None if self.resident is None or self.request.head is False else self.resident.head
+
+    @property
+    def slot(self) -> int | None:
+        """Of its adapter."""
+        return None if self.resident is None else self.resident.slot
+
     def _images_in(self, first: int, end: int) -> list[tuple[str, int]]:
         """Digest of each image with tokens at positions [first, end), and how many of its tokens are before."""
         begin, stop = bisect_left(self._at, first), bisect_left(self._at, end)
@@ -127,3 +153,8 @@ class ActiveRequest:
             for image, (low, high) in zip(self.request.prompt.images, pairwise(self._counts), strict=True)
             if low < stop and high > begin
         ]
+
+
+def _image_key(digest: str, adapter: KnownAdapter | None) -> str:
+    """Of the cache: an image is another one to an adapter that changes what it becomes."""
+    return f"{digest} {adapter.digest}" if adapter is not None and adapter.sees else digest

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from auras_ros.engine.active import ActiveRequest
+from auras_ros.engine.adapters import EngineAdapters
 from auras_ros.engine.scheduler import Dispatch, StageQueues
 from auras_ros.engine.stats import EngineStats
 from auras_ros.engine.tables import BlockTables
@@ -15,7 +16,15 @@ class BlockAllocation:
     """Preemption by recompute (Kwon et al. 2023, 4.5): a request that gives back its blocks goes to prefill again, with
     its answer so far."""
 
-    def __init__(self, tables: BlockTables, queues: StageQueues, stats: EngineStats) -> None:
+    def __init__(
+        self,
+        tables: BlockTables,
+        queues: StageQueues,
+        stats: EngineStats,
+        adapters: EngineAdapters | None = None,
+    ) -> None:
+        """adapters: of which unused ones give their blocks back first."""
+        self._adapters = adapters
         self._tables, self._queues, self._stats = tables, queues, stats
 
     def fits(self, requests: Sequence[ActiveRequest], counts: Sequence[int]) -> bool:
@@ -24,7 +33,8 @@ class BlockAllocation:
         needed = sum(self._tables.lacking(each, count) for each, count in zip(requests, counts, strict=True))
         decoding = len(self._queues["decode"])
         alone = len(requests) == 1 and not decoding and not any(each.busy for each in self._queues.everyone())
-        return alone or needed + decoding <= self._tables.free
+        unused = 0 if self._adapters is None else self._adapters.pool.unused_blocks
+        return alone or needed + decoding <= self._tables.free + unused
 
     def allocate(self, dispatch: Dispatch) -> Dispatch:
         """The dispatch without those requests for which there are no blocks."""
@@ -43,6 +53,8 @@ class BlockAllocation:
         """Blocks for so many more tokens. While there are too few, the youngest gives back its own; False if that is
         this request itself."""
         while not self._tables.grow(active, count):
+            if self._adapters is not None and self._adapters.shrink():
+                continue
             owners = [each for each in self._queues.everyone() if each.table and not each.busy]
             victim = max([*owners, active], key=lambda each: each.order)
             self._tables.give_back(victim)

@@ -38,6 +38,17 @@ class BlockPool:
             return None
         return [self._take() for _ in range(count)]
 
+    def take_these(self, blocks: range) -> bool:
+        """Exactly these, unless somebody owns one of them."""
+        if any(self._owners[block] for block in blocks):
+            return False
+        for block in blocks:
+            if block in self._unused:
+                del self._unused[block], self._by_hash[self._hashes.pop(block)]
+            self._owners[block] = 1
+        self._empty = [block for block in self._empty if block not in blocks]
+        return True
+
     def share(self, hashes: Iterable[bytes]) -> list[int]:
         """The blocks with these hashes, up to the first that there is none of; each has one owner more."""
         found = []

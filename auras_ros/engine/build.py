@@ -6,11 +6,13 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import torch
 
+from auras_ros.checkpoints.peft import AdapterTargets
 from auras_ros.checkpoints.vlm.open import VlmCheckpoint
 from auras_ros.clock import SchedulerClock
 from auras_ros.device.cores import in_own_thread
@@ -26,6 +28,8 @@ from auras_ros.engine.options import MOST_LENGTH, EngineOptions
 from auras_ros.engine.profile import read_profile
 from auras_ros.engine.scheduler import STAGES, Stage, StageScheduler
 from auras_ros.engine.schedulers import make_scheduler, needs_partitions, needs_profile
+from auras_ros.engine.tables import EngineMemory
+from auras_ros.engine.valora import LoraScheduler, make_policy
 from auras_ros.engine.vision_swap import swap_vision
 from auras_ros.engine.workers import (
     DecodeWorker,
@@ -35,6 +39,10 @@ from auras_ros.engine.workers import (
     bucket,
     wide,
 )
+from auras_ros.lora.runtime import LoraRuntime
+from auras_ros.lora.sites import decoder_sites
+from auras_ros.lora.slots import slot_blocks
+from auras_ros.lora.vision import VisionAdapter
 from auras_ros.models.flashinfer_attention import FlashInferAttention
 from auras_ros.models.fused_llama import FusedLlama
 from auras_ros.models.linear import repack
@@ -70,16 +78,16 @@ def make_engine(
             failing.callback(partitions.close)
         scheduler = scheduler or _scheduler(options, partitions, checkpoint.name)
         stages = partial(_stages, checkpoint, options, on, partitions)
-        workers, executors, cache = in_own_thread(stages)
+        workers, executors, memory = in_own_thread(stages)
         forwards = PlacedForwards(workers, executors, partitions, on if device is None else None, log)
-        engine = Engine(checkpoint, options, cache, forwards, scheduler, clock, reservation)
+        engine = Engine(checkpoint, options, memory, forwards, scheduler, clock, reservation)
         failing.pop_all()
     return engine
 
 
 def _stages(
     checkpoint: VlmCheckpoint, options: EngineOptions, on: Device, partitions: Partitions | None
-) -> tuple[dict[Stage, StageWorker], dict[Place, Executor], PagedKVCache]:
+) -> tuple[dict[Stage, StageWorker], dict[Place, Executor], EngineMemory]:
     model = checkpoint.model.to(on.tensors)
     decoder = FusedLlama(model.language, options.int8)
     repack(model)
@@ -91,17 +99,31 @@ def _stages(
     cache = _cache(decoder, options, length)
     width = min(cache.needed(length), cache.blocks - 1)
     attention = _attention(cache, decoder, bucket(options.running), wide(width))
-    lanes = _lanes(on, partitions)
-    decode = DecodeWorker(decoder, attention, on, lanes, options.running, width)
+    lanes, lora, vision = _lanes(on, partitions), None, None
+    if options.max_loras:
+        targets = _adaptable(checkpoint, options)
+        lora = LoraRuntime(decoder, cache.store, targets, options.max_loras, options.max_lora_rank, options.lora_ways)
+        vision = VisionAdapter(model, (each for each in targets.layers if not each.startswith("language.")))
+    decode = DecodeWorker(decoder, attention, on, lanes, options.running, width, lora)
     workers: dict[Stage, StageWorker] = {
-        "vision": VisionWorker(model, decoder),
-        "prefill": PrefillWorker(decoder, attention),
+        "vision": VisionWorker(model, decoder, vision),
+        "prefill": PrefillWorker(decoder, attention, lora),
         "decode": decode,
     }
     for split in lanes:
         for rows in sorted({bucket(each) for each in range(1, options.running + 1)}):
             executors["decode", split].submit(decode.prepare, rows, split).result()
-    return workers, executors, cache
+    return workers, executors, EngineMemory(cache, lora)
+
+
+def _adaptable(checkpoint: VlmCheckpoint, options: EngineOptions) -> AdapterTargets:
+    """All linear layers, but not those of an encoder whose layers take turns in a few modules."""
+    model, targets = checkpoint.model, checkpoint.targets
+    if not options.swap_layers:
+        return targets
+    (swapped,) = (name for name, each in model.named_modules() if each is model.vision_layers)
+    layers = {name: shape for name, shape in targets.layers.items() if not name.startswith(f"{swapped}.")}
+    return replace(targets, layers=layers)
 
 
 def _attention(cache: PagedKVCache, decoder: FusedLlama, rows: int, width: int) -> PagedAttention:
@@ -114,12 +136,14 @@ def _attention(cache: PagedKVCache, decoder: FusedLlama, rows: int, width: int) 
 
 
 def _cache(decoder: FusedLlama, options: EngineOptions, length: int) -> PagedKVCache:
-    """As many blocks as the memory holds, and never more than all requests could use."""
+    """As many blocks as the memory holds, and never more than all requests and adapters could use."""
     config = decoder.config
+    numbers = options.block * 2 * config.kv_heads * config.size_of_head
     size = torch.empty(0, dtype=decoder.dtype).element_size()
-    block_bytes = config.layers * options.block * 2 * config.kv_heads * config.size_of_head * size
+    block_bytes = config.layers * numbers * size
     held = (options.kv_mib << 20) // block_bytes
     most = options.running * -(-length // options.block)
+    most += options.max_loras * slot_blocks(decoder_sites(config), options.max_lora_rank, numbers)
     if held < 1:
         raise ValueError(f"engine: kv_mib: {options.kv_mib} MiB do not hold a block of {block_bytes} bytes")
     return PagedKVCache(
@@ -138,7 +162,11 @@ def _scheduler(options: EngineOptions, partitions: Partitions | None, model: str
             f"engine: stage_profile: {options.stage_profile} is of a device of {profile.units} units, this one has"
             f" {partitions.units}"
         )
-    return make_scheduler(options, sizes, profile)
+    made = make_scheduler(options, sizes, profile)
+    if not options.max_loras:
+        return made
+    policy = "unmerge-only" if options.int8 else options.lora_policy  # nothing is added to weights in 8 bits
+    return LoraScheduler(made, make_policy(policy, options.running, options.lora_theta_ms))
 
 
 def make_partitions(device: Device, sizes: Sequence[int] | None = None, owner: str = "engine") -> Partitions:

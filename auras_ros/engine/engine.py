@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from auras_ros.checkpoints.vlm.open import VlmCheckpoint
 from auras_ros.clock import MonotonicClock, SchedulerClock
 from auras_ros.device.reservation import FrameReservation
 from auras_ros.engine.active import ActiveRequest
+from auras_ros.engine.adapters import EngineAdapters
 from auras_ros.engine.allocation import BlockAllocation
 from auras_ros.engine.choose import NoTokenError
 from auras_ros.engine.forwards import StageForwards
@@ -41,9 +43,11 @@ from auras_ros.engine.scheduler import (
     StageScheduler,
 )
 from auras_ros.engine.stats import EngineSnapshot, EngineStats
-from auras_ros.engine.tables import BlockTables
+from auras_ros.engine.tables import BlockTables, EngineMemory
 from auras_ros.engine.workers import Outcome
-from auras_ros.models.paged_kv import PagedKVCache
+from auras_ros.lora.heads import HeadResult
+from auras_ros.lora.pool import PoolStats
+from auras_ros.lora.registry import AdapterError, KnownAdapter
 from auras_ros.models.vlm import ImageEmbeddings
 
 LOGGER = logging.getLogger(__name__)
@@ -70,13 +74,15 @@ class Engine:
         self,
         checkpoint: VlmCheckpoint,
         options: EngineOptions,
-        cache: PagedKVCache,
+        memory: EngineMemory,
         forwards: StageForwards,
         scheduler: StageScheduler,
         clock: SchedulerClock | None = None,
         reservation: FrameReservation | None = None,
     ) -> None:
-        """reservation: of frames that use the same units; forwards run between them."""
+        """memory: that the forwards' workers read and write. reservation: of frames that use the same units; forwards
+        run between them."""
+        cache, lora = memory
         self.checkpoint, self.options, self._cache, self._forwards = checkpoint, options, cache, forwards
         self.length = min(options.length or MOST_LENGTH, checkpoint.length, (cache.blocks - 1) * cache.block)
         self._scheduler = scheduler
@@ -87,8 +93,12 @@ class Engine:
         self._gaps = FrameGaps(reservation, self._intake.wake)
         self.stats = EngineStats()
         self._queues = StageQueues()
-        self._blocks = BlockAllocation(self._tables, self._queues, self.stats)
-        self._state = EngineState(self._tables.remaining, self._blocks.fits, self._queues)
+        self._state = EngineState(self._tables.remaining, self._fits, self._queues)
+        self.adapters = None
+        if lora is not None:
+            self.adapters = EngineAdapters(lora, self._tables, self._state, self._intake.wake)
+            self.length = min(self.length, (cache.blocks - 1 - lora.slots.blocks) * cache.block)
+        self._blocks = BlockAllocation(self._tables, self._queues, self.stats, self.adapters)
         self._running: list[RunningForward] = []
         self._under_way: set[tuple[Stage, int]] = set()
         vocabulary = checkpoint.model.language.vocabulary
@@ -112,16 +122,32 @@ class Engine:
             raise InvalidRequestError(
                 f"max_tokens: {request.max_tokens} and the prompt's {prompt_length} tokens are more than {self.length}"
             )
+        adapter = self._adapter(request.adapter)
+        if request.head and (adapter is None or not adapter.head):
+            raise InvalidRequestError(f"head: adapter '{request.adapter}' has no task head")
         matcher = None if request.grammar is None else self._grammars.matcher(request.grammar)
         reply = Reply(listener, AnswerText(self.checkpoint.prompts.tokenizer, request.stop), self._intake.wake)
         with self._submitting:
             self._numbers += 1
             number = self._numbers
-        active = ActiveRequest(request, reply, number, limit, matcher)
+        active = ActiveRequest(request, reply, number, limit, matcher, adapter)
         active.arrange(self.checkpoint.model)
         active.timings.arrived_ns = self._clock.now_ns()
         self._intake.put(active)
         return reply
+
+    def add_adapter(self, name: str, folder: Path) -> None:
+        """Requests can ask for it from now on. Reads and checks the folder first, in the caller's thread. Raises
+        AdapterError for a name that cannot be used or an engine that takes none, CheckpointError or ValueError for a
+        folder that is refused."""
+        self._taking_adapters().registry.add(name, folder)
+
+    def remove_adapter(self, name: str) -> None:
+        """Nobody can ask for it any more; requests that have it go on. Raises AdapterError if it is not there."""
+        self._taking_adapters().registry.remove(name)
+
+    def adapter_names(self) -> list[str]:
+        return [] if self.adapters is None else self.adapters.registry.names()
 
     @property
     def running(self) -> int:
@@ -144,12 +170,13 @@ class Engine:
 
     def snapshot(self) -> EngineSnapshot:
         stats = replace(self.stats, ended=self.stats.ended.copy())
-        return EngineSnapshot(stats, self.open, self.running, self.waiting, self.blocks_in_use, self.failure)
+        pool = PoolStats() if self.adapters is None else replace(self.adapters.pool.stats)
+        return EngineSnapshot(stats, self.open, self.running, self.waiting, self.blocks_in_use, self.failure, pool)
 
     @property
     def blocks_in_use(self) -> float:
         """Share of the blocks that requests own now."""
-        return 1 - self._tables.free / self._tables.size
+        return 1 - (self._tables.free + self._tables.reserved) / self._tables.size
 
     def under_way(self) -> dict[Stage, int]:
         """The stages of which a forward runs now, and since when, by the engine's clock, ns."""
@@ -174,6 +201,8 @@ class Engine:
         else:
             self._abandon("cancelled", CLOSED)
         self._forwards.close()
+        if self.adapters is not None:
+            self.adapters.close()
 
     # The engine's own thread.
 
@@ -210,6 +239,9 @@ class Engine:
             self._abandon("error", f"the engine failed: {self.failure}")
             after_step()
 
+    def _fits(self, requests: Sequence[ActiveRequest], counts: Sequence[int]) -> bool:
+        return self._blocks.fits(requests, counts)
+
     def _drain(self) -> int:
         """Takes over what forwards have made."""
         finished = [each for each in self._running if each.future.done()]
@@ -220,8 +252,10 @@ class Engine:
             taken_ns = (forward.ended_ns or self._clock.now_ns()) - forward.begun_ns
             self._gaps.ended(dispatch, taken_ns)
             for each in dispatch.requests:
-                each.busy = False
+                each.busy, each.ran_ns = False, self._clock.now_ns()
                 each.timings.spend(dispatch.stage, taken_ns)
+            if dispatch.stage == "decode":
+                self._state.lora.forward_ns = taken_ns
             error = future.exception()
             if error is not None:
                 self._lost(dispatch, error)
@@ -231,19 +265,47 @@ class Engine:
                 self._stored(dispatch, future.result())
         return len(finished)
 
+    def _taking_adapters(self) -> EngineAdapters:
+        if self.adapters is None:
+            raise AdapterError("adapter: this engine takes none (max_loras)")
+        return self.adapters
+
+    def _adapter(self, name: str) -> KnownAdapter | None:
+        """Raises InvalidRequestError."""
+        if not name:
+            return None
+        try:
+            return self._taking_adapters().registry.find(name)
+        except AdapterError as error:
+            raise InvalidRequestError(str(error)) from error
+
+    def _next(self, now_ns: int) -> ActiveRequest | None:
+        """The first one that waits and whose adapter is in memory."""
+        if self.adapters is None:
+            return self._intake.take()
+        active = self._intake.take_first(self.adapters.picker(now_ns))
+        for each, why in self.adapters.failed():
+            if self._intake.take_if(lambda one, each=each: one is each):  # type: ignore[misc]
+                self._end(each, "error", why)
+        return active
+
     def _admit(self) -> int:
         """Ends what is cancelled or too late, and starts what waits while there is room."""
         now_ns, changed = self._clock.now_ns(), 0
+        self._state.now_ns = now_ns
+        if self.adapters is not None:
+            changed += self.adapters.poll()
+            self._state.lora.switch_ns = self.adapters.switch_ns
         over = self._intake.take_if(lambda each: each.over(now_ns) is not None)
         for each in [*over, *(each for each in self._queues.everyone() if not each.busy)]:
             if (reason := each.over(now_ns)) is not None:
                 self._end(each, reason)
                 changed += 1
-        while self.running < self.options.running and (active := self._intake.take()) is not None:
+        while self.running < self.options.running and (active := self._next(now_ns)) is not None:
             active.timings.started_ns = now_ns
-            for digest in {image.digest for image in active.request.prompt.images}:
-                if (image := self._images.get(digest)) is not None:
-                    active.see(digest, image)
+            for key in set(active.image_keys):
+                if (image := self._images.get(key)) is not None:
+                    active.see(key, image)
                     self.stats.image_hits += 1
             self._queues.move(active, "vision" if active.unseen() else "prefill")
             changed += 1
@@ -255,6 +317,8 @@ class Engine:
             if not dispatch.requests:
                 self._gaps.ended(wanted)
                 return
+        if dispatch.stage != "vision" and self.adapters is not None:
+            dispatch = replace(dispatch, merged=self.adapters.merge(dispatch.merged))
         for each in dispatch.requests:
             each.busy = True
         self._state.running[dispatch.stage] = dispatch
@@ -275,11 +339,11 @@ class Engine:
 
     def _seen(self, dispatch: Dispatch, image: Outcome) -> None:
         assert isinstance(image, ImageEmbeddings)
-        digest = dispatch.requests[0].request.prompt.images[dispatch.image].digest
-        self._images.put(digest, image)
+        key = dispatch.requests[0].image_keys[dispatch.image]
+        self._images.put(key, image)
         self.stats.images += 1
         for each in list(self._queues["vision"]):
-            each.see(digest, image)
+            each.see(key, image)
             if not each.unseen():
                 self._queues.move(each, "prefill")
 
@@ -291,6 +355,11 @@ class Engine:
                 self._end(each, "error", str(token), forget=True)
                 continue
             through = count == each.remaining
+            if isinstance(token, HeadResult):
+                self._tables.stored(each, count - 1)
+                each.timings.first_token_ns = self._clock.now_ns()
+                self._end(each, "stop", result=token)
+                continue
             if through:
                 each.ids.append(token.id)
             self._tables.stored(each, count)
@@ -321,18 +390,26 @@ class Engine:
         for each in dispatch.requests:
             self._end(each, "error", f"{dispatch.stage} failed: {error}", forget=True)
 
-    def _end(self, active: ActiveRequest, reason: FinishReason, detail: str = "", forget: bool = False) -> None:
+    def _end(
+        self,
+        active: ActiveRequest,
+        reason: FinishReason,
+        detail: str = "",
+        forget: bool = False,
+        result: HeadResult | None = None,
+    ) -> None:
         """The answer is over. forget: its blocks may hold numbers that are not finite."""
         self._queues.move(active, None)
         self._tables.give_back(active, forget)
+        if self.adapters is not None:
+            self.adapters.release(active)
         active.timings.ended_ns = self._clock.now_ns()
         self.stats.ended[reason] += 1
         self.stats.prompt_tokens += active.prompt_length
         self.stats.cached_tokens += active.cached
         self._intake.ended()
-        active.reply.end(
-            reason, detail, RequestUsage(active.prompt_length, active.cached, active.preempted, active.timings)
-        )
+        usage = RequestUsage(active.prompt_length, active.cached, active.preempted, active.timings)
+        active.reply.end(reason, detail, usage, result)
 
     def _abandon(self, reason: FinishReason, detail: str) -> None:
         """Ends every request, when what runs has finished."""

@@ -36,6 +36,18 @@ class Intake:
         with self._lock:
             return heapq.heappop(self._queue)[1] if self._queue else None
 
+    def take_first(self, condition: Callable[[ActiveRequest], bool]) -> ActiveRequest | None:
+        """The first one, in order, that fulfils the condition. Called by whoever takes, and nobody else takes."""
+        with self._lock:
+            waiting = sorted(self._queue)
+        for entry in waiting:
+            if condition(entry[1]):
+                with self._lock:
+                    self._queue.remove(entry)
+                    heapq.heapify(self._queue)
+                return entry[1]
+        return None
+
     def take_if(self, condition: Callable[[ActiveRequest], bool]) -> list[ActiveRequest]:
         """Those that wait and fulfil the condition, out of their turn."""
         with self._lock:

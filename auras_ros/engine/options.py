@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 MOST_LENGTH = 8192  # where none is asked for
-LEAST = {"length": 0, "waiting": 0, "image_cache_mib": 0, "swap_layers": 0, "swap_core": -1}  # the other numbers: 1
+LEAST = {
+    "length": 0,
+    "waiting": 0,
+    "image_cache_mib": 0,
+    "swap_layers": 0,
+    "swap_core": -1,
+    "max_loras": 0,
+}  # the other numbers: 1
 
 
 @dataclass(frozen=True)
@@ -20,7 +27,10 @@ class EngineOptions:
     file of a `StageProfile`, for schedulers that plan by one. tbt_ms: what they let a decode of one request take beside
     another stage. answer_tokens: of an answer, in the mean, for Nova's plan. swap_layers: physical layers that hold the
     vision encoder's layers in turn; 0: all stay in memory. swap_folder: for their file, where one is needed. swap_core:
-    of the thread that reads it; -1: any. Raises ValueError, naming the option."""
+    of the thread that reads it; -1: any. max_loras: adapters that are in memory at once; 0: none can be asked for.
+    max_lora_rank: of an adapter. lora_policy: which requests run and what is merged meanwhile (`valora`).
+    lora_theta_ms: what it lets a request wait. lora_ways: how adapters' products are multiplied: a way's name, or the
+    file of a searched table. Raises ValueError, naming the option."""
 
     device: str = "cpu"
     length: int = 0
@@ -40,6 +50,11 @@ class EngineOptions:
     swap_layers: int = 0
     swap_folder: str = ""
     swap_core: int = -1
+    max_loras: int = 0
+    max_lora_rank: int = 16
+    lora_policy: str = "valora"
+    lora_theta_ms: int = 250
+    lora_ways: str = ""
 
     def __post_init__(self) -> None:
         for each in fields(self):

@@ -36,8 +36,23 @@ class Ready:
 
 
 @dataclass(frozen=True)
+class AddAdapter:
+    """Asks a replica for `Engine.add_adapter`."""
+
+    name: str
+    folder: Path
+
+
+@dataclass(frozen=True)
+class RemoveAdapter:
+    """Asks a replica for `Engine.remove_adapter`."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class Taken:
-    """A request was taken, or refused with this reason."""
+    """A request was taken, or an adapter added or removed; or it was refused with this reason."""
 
     number: int
     refused: Exception | None
@@ -62,6 +77,9 @@ class Piece(NamedTuple):
         return Delta(*self[1:])
 
 
+AdapterChange = AddAdapter | RemoveAdapter
+Order = VlmRequest | AdapterChange | None
+"""To the replica; None: the request of that number is cancelled."""
 Event = Ready | Taken | Piece | EngineSnapshot | Exception
 """From the replica; an exception: it could not start."""
 
@@ -73,20 +91,20 @@ class _Pickler(pickle.Pickler):
         return (torch.from_numpy, (item.numpy(),)) if isinstance(item, Tensor) else NotImplemented
 
 
-def send(link: Connection, number: int, request: VlmRequest | None) -> None:
-    """To the replica. None: the request is cancelled. Raises OSError if it is gone."""
+def send(link: Connection, number: int, order: Order) -> None:
+    """To the replica. Raises OSError if it is gone."""
     buffers, text = list[memoryview](), io.BytesIO()
-    _Pickler(text, 5, buffer_callback=lambda each: buffers.append(each.raw())).dump((number, request))
+    _Pickler(text, 5, buffer_callback=lambda each: buffers.append(each.raw())).dump((number, order))
     link.send((text.getvalue(), [len(each) for each in buffers]))
     for each in buffers:
         link.send_bytes(each)
 
 
-def receive(link: Connection) -> tuple[int, VlmRequest | None]:
+def receive(link: Connection) -> tuple[int, Order]:
     """What `send` sent. Raises EOFError or OSError if the parent is gone."""
     text, sizes = link.recv()
     buffers = [bytearray(size) for size in sizes]
     for each in buffers:
         link.recv_bytes_into(each)
-    number, request = pickle.loads(text, buffers=buffers)  # noqa: S301  (of the process that started this one)
-    return number, request
+    number, order = pickle.loads(text, buffers=buffers)  # noqa: S301  (of the process that started this one)
+    return number, order

@@ -1,7 +1,8 @@
 """One engine in a process of its own, on its own cores: what `replicas` starts.
 
-The pipe's other end is the parent. Requests and cancellations come in; pieces of answers go out, all that there are at
-a time, and at least every BEAT_S the engine's state. When the parent is gone so is the pipe, and the process ends.
+The pipe's other end is the parent. Requests, cancellations and changes of adapters come in; pieces of
+answers go out, all that there are at a time, and at least every BEAT_S the engine's state. When the parent is gone so
+is the pipe, and the process ends.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import pickle
 import signal
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from multiprocessing.connection import Connection
 
@@ -19,9 +21,19 @@ from auras_ros.checkpoints.vlm.open import open_vlm
 from auras_ros.device.cores import in_own_thread, occupy
 from auras_ros.engine.build import make_engine
 from auras_ros.engine.engine import Engine
-from auras_ros.engine.replica_link import Event, Piece, Ready, ReplicaOptions, Taken, receive
+from auras_ros.engine.replica_link import (
+    AdapterChange,
+    AddAdapter,
+    Event,
+    Piece,
+    Ready,
+    RemoveAdapter,
+    ReplicaOptions,
+    Taken,
+    receive,
+)
 from auras_ros.engine.reply import Reply
-from auras_ros.engine.request import EngineClosedError, EngineFullError
+from auras_ros.engine.request import EngineClosedError, EngineFullError, VlmRequest
 from auras_ros.heap import TENSOR_BLOCK, bound_heap
 
 BEAT_S = 0.25
@@ -44,13 +56,15 @@ def run_replica(link: Connection, options: ReplicaOptions) -> None:
 
 
 class ReplicaProcess:
-    """Reads in the main thread; the engine's thread sends what each step has made."""
+    """Reads in the main thread; the engine's thread sends what each step has made. Adapters are read in a thread of
+    their own: it takes seconds, and a process that says nothing for ten is lost."""
 
     def __init__(self, engine: Engine, link: Connection) -> None:
         self._engine, self._link = engine, link
         self._sending = threading.Lock()
         self._made = list[Piece]()
         self._replies: dict[int, Reply] = {}
+        self._adapters = ThreadPoolExecutor(1, "adapter changes")
 
     def run(self, ready: Ready) -> None:
         with contextlib.suppress(EOFError, OSError):
@@ -64,11 +78,16 @@ class ReplicaProcess:
         os._exit(0)  # a forward may take long, and nobody waits for its answer
 
     def _read(self) -> None:
-        number, request = receive(self._link)
-        if request is None:
+        number, order = receive(self._link)
+        if order is None:
             if (cancelled := self._replies.get(number)) is not None:
                 cancelled.cancel()
-            return
+        elif isinstance(order, AddAdapter | RemoveAdapter):
+            self._adapters.submit(self._change, number, order)
+        else:
+            self._submit(number, order)
+
+    def _submit(self, number: int, request: VlmRequest) -> None:
         try:
             reply = self._engine.submit(request, lambda delta: self._made.append(Piece.of(number, delta)))
         except (ValueError, EngineFullError, EngineClosedError) as error:
@@ -78,6 +97,18 @@ class ReplicaProcess:
         if reply.ended:  # before it stood there
             self._replies.pop(number, None)
         self._send([Taken(number, None)])
+
+    def _change(self, number: int, change: AdapterChange) -> None:
+        refused: Exception | None = None
+        try:
+            if isinstance(change, AddAdapter):
+                self._engine.add_adapter(change.name, change.folder)
+            else:
+                self._engine.remove_adapter(change.name)
+        except Exception as error:  # noqa: BLE001  (raised again by the parent)
+            refused = _plain(error)
+        with contextlib.suppress(OSError):  # the parent is gone: the main thread sees that too
+            self._send([Taken(number, refused)])
 
     def _after_step(self) -> None:
         if not self._made:

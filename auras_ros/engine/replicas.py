@@ -3,7 +3,7 @@
 A small model's forward takes hardly longer than the interpreter's work for it, and one interpreter does one thing at a
 time: two processes on a core each answer more than one process on both (docs/engine.md). Each has weights, blocks and
 caches of its own. A request goes to the replica that has the fewest. One that ends, or says nothing for ten seconds, is
-lost with its requests, which fail; the others go on.
+lost with its requests, which fail; the others go on. Each reads every adapter: what one refuses, none has.
 """
 
 from __future__ import annotations
@@ -21,7 +21,18 @@ from pathlib import Path
 
 from auras_ros.checkpoints.vlm.open import VlmCheckpoint, open_vlm
 from auras_ros.engine.options import EngineOptions
-from auras_ros.engine.replica_link import Event, Piece, Ready, ReplicaOptions, Taken, send
+from auras_ros.engine.replica_link import (
+    AdapterChange,
+    AddAdapter,
+    Event,
+    Order,
+    Piece,
+    Ready,
+    RemoveAdapter,
+    ReplicaOptions,
+    Taken,
+    send,
+)
 from auras_ros.engine.replica_process import run_replica
 from auras_ros.engine.reply import Listener
 from auras_ros.engine.request import Answer, Delta, EngineClosedError, FinishReason, RequestUsage, Timings, VlmRequest
@@ -44,6 +55,7 @@ class Replicas:
         self.checkpoint, self.options, self._replicas = checkpoint, options, replicas
         ready = replicas[0].ready()
         self.dtype, self.length = ready.dtype, ready.length
+        self._adapters, self._changing = frozenset[str](), threading.Lock()
 
     @classmethod
     def start(cls, folder: Path, dtype: str, options: EngineOptions, shares: Sequence[tuple[int, ...]]) -> Replicas:
@@ -77,15 +89,52 @@ class Replicas:
 
     def submit(self, request: VlmRequest, listener: Listener) -> ReplicaReply:
         """As `Engine.submit`; the listener is called in a thread of the replica's."""
-        living = [each for each in self._replicas if not each.failure]
-        if not living:
-            raise EngineClosedError(f"the engine failed: {self.failure}")
-        return min(living, key=lambda each: each.open).submit(request, listener)
+        return min(self._living(), key=lambda each: each.open).submit(request, listener)
+
+    def add_adapter(self, name: str, folder: Path) -> None:
+        """As `Engine.add_adapter`, to every replica. What one of them refuses is taken from the others again."""
+        with self._changing:
+            answers = self._change(AddAdapter(name, folder))
+            refused = next((error for _, error in answers if error is not None), None)
+            if refused is None:
+                self._adapters |= {name}
+                return
+            for each, error in answers:
+                if error is None:
+                    each.change(RemoveAdapter(name)).result()
+            raise refused
+
+    def remove_adapter(self, name: str) -> None:
+        """As `Engine.remove_adapter`, from every replica."""
+        with self._changing:
+            answers = self._change(RemoveAdapter(name))
+            self._adapters -= {name}
+            for _, error in answers:
+                if error is not None:
+                    raise error
+
+    def adapter_names(self) -> list[str]:
+        return sorted(self._adapters)  # without the lock: a change may take seconds
 
     def close(self) -> None:
         """Every request ends as cancelled."""
         for each in self._replicas:
             each.close()
+
+    def _living(self) -> list[Replica]:
+        """Raises EngineClosedError if there is none."""
+        living = [each for each in self._replicas if not each.failure]
+        if not living:
+            raise EngineClosedError(f"the engine failed: {self.failure}")
+        return living
+
+    def _change(self, change: AdapterChange) -> list[tuple[Replica, Exception | None]]:
+        """What each living replica said to it, all at once; one that was lost meanwhile counts no more."""
+        asked = [(each, each.change(change)) for each in self._living()]
+        answers = [(each, answer.result()) for each, answer in asked]
+        there = [(each, error) for each, error in answers if not each.failure]
+        self._living()
+        return there
 
 
 class ReplicaReply:
@@ -139,8 +188,9 @@ class Replica:
         theirs.close()
         self.name, self.failure = name, ""
         self._replies: dict[int, ReplicaReply] = {}
+        self._changes: dict[int, Future[Exception | None]] = {}
         self._numbers, self._lock = itertools.count(), threading.Lock()
-        self._out: queue.SimpleQueue[tuple[int, VlmRequest | None] | None] = queue.SimpleQueue()
+        self._out: queue.SimpleQueue[tuple[int, Order] | None] = queue.SimpleQueue()
         self._snapshot = EngineSnapshot(EngineStats())
         self._ready: Future[Ready] = Future()
         for each, verb in ((self._read, "reads"), (self._write, "writes")):
@@ -177,6 +227,17 @@ class Replica:
         finally:  # it knows this frame, which must not know it: a request and its images would stay
             del refused, reply, request
 
+    def change(self, change: AdapterChange) -> Future[Exception | None]:
+        """Adds or removes an adapter. What it becomes: None, or why it is refused or the replica lost."""
+        number, answer = next(self._numbers), Future[Exception | None]()
+        with self._lock:
+            if self.failure:
+                answer.set_result(EngineClosedError(self.failure))
+                return answer
+            self._changes[number] = answer
+        self._out.put((number, change))
+        return answer
+
     def close(self) -> None:
         """Its requests end as cancelled. A second call does nothing."""
         self._lose(CLOSED, "cancelled")
@@ -212,7 +273,11 @@ class Replica:
         elif isinstance(event, Ready):
             self._ready.set_result(event)
         elif isinstance(event, Taken):
-            if (reply := self._reply(event.number, last=event.refused is not None)) is not None:
+            with self._lock:
+                change = self._changes.pop(event.number, None)
+            if change is not None:
+                change.set_result(event.refused)
+            elif (reply := self._reply(event.number, last=event.refused is not None)) is not None:
                 reply.take(event.refused)
         elif isinstance(event, Piece):
             if (reply := self._reply(event.number, last=event.finish is not None)) is not None:
@@ -232,6 +297,7 @@ class Replica:
                 return
             self.failure = why
             replies, self._replies = self._replies, {}
+            changes, self._changes = self._changes, {}
         if finish == "error":
             LOGGER.error("%s is lost, with %d requests", why, len(replies))
         self._process.kill()
@@ -241,3 +307,5 @@ class Replica:
         for each in replies.values():
             self._snapshot.stats.ended[finish] += each.taken.done()
             each.lose(why, finish)
+        for change in changes.values():
+            change.set_result(EngineClosedError(why))

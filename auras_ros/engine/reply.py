@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from auras_ros.engine.request import Answer, AnswerToken, Delta, FinishReason, RequestUsage
+from auras_ros.lora.heads import HeadResult
 
 LOGGER = logging.getLogger(__name__)
 Listener = Callable[[Delta], None]
@@ -113,10 +114,11 @@ class Reply:
         self._send(Delta(self._text.push(token.id) if visible else "", (token,)))
         return self._text.stopped
 
-    def end(self, finish: FinishReason, detail: str, usage: RequestUsage) -> None:
-        """For the engine: the last piece, and the answer."""
+    def end(self, finish: FinishReason, detail: str, usage: RequestUsage, result: HeadResult | None = None) -> None:
+        """For the engine: the last piece, and the answer. result: a task head's."""
         rest = "" if self._text.stopped else self._text.flush()
-        self._answer = Answer("".join([*self._parts, rest]), tuple(self._tokens), finish, detail, usage)
+        rest = rest if result is None else result.text
+        self._answer = Answer("".join([*self._parts, rest]), tuple(self._tokens), finish, detail, usage, result)
         self._ended.set()  # before the last piece: whoever gets that may ask for the answer
         self._send(Delta(rest, (), finish, detail, self._answer))
 

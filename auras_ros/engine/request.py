@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import torch
 
 from auras_ros.checkpoints.vlm.chat import VlmPrompt
+from auras_ros.lora.heads import HeadResult
 from auras_ros.models.sampler import Sampling
 
 FinishReason = Literal["stop", "length", "cancelled", "deadline", "error"]
@@ -42,8 +43,10 @@ class VlmRequest:
     """max_tokens: of the answer; None is what the model's length leaves. stop: texts that end the answer, which does
     not contain them. stop_ids: tokens that do so beside the model's own; ignore_eos: the model's own do not. seed: of
     sampling; None is another one each time. logprobs: how many alternatives each token is given with; None is without
-    log probabilities. deadline_ms: after this time from its arrival the answer ends with what there is. priority:
-    smaller ones first. Raises InvalidRequestError, naming the field."""
+    log probabilities. adapter: the name of one that changes the model; empty: the model itself. head: whether its task
+    head gives the answer, at once, instead of tokens; None: if it has one. deadline_ms: after this time from its
+    arrival the answer ends with what there is. priority: smaller ones first. Raises InvalidRequestError, naming the
+    field."""
 
     prompt: VlmPrompt
     sampling: Sampling = GREEDY
@@ -56,6 +59,8 @@ class VlmRequest:
     grammar: Grammar | None = None
     deadline_ms: float | None = None
     priority: int = 0
+    adapter: str = ""
+    head: bool | None = None
 
     def __post_init__(self) -> None:
         if self.max_tokens is not None and not (_whole(self.max_tokens) and 1 <= self.max_tokens <= MOST_TOKENS):
@@ -86,6 +91,10 @@ class VlmRequest:
             or not 0 < deadline <= MOST_DEADLINE_MS  # later ones are more than a thread can wait for
         ):
             raise InvalidRequestError(f"deadline_ms: not a number above 0, up to {MOST_DEADLINE_MS}")
+        if not isinstance(self.adapter, str):
+            raise InvalidRequestError("adapter: not a text")
+        if self.head not in (None, False, True):
+            raise InvalidRequestError("head: not true or false")
         if not _whole(self.priority):
             raise InvalidRequestError("priority: not a whole number")
 
@@ -130,13 +139,14 @@ class RequestUsage:
 
 @dataclass(frozen=True)
 class Answer:
-    """A whole answer. detail: what went wrong, if something did."""
+    """A whole answer. detail: what went wrong, if something did. result: a task head's; then there are no tokens."""
 
     text: str
     tokens: tuple[AnswerToken, ...]
     finish: FinishReason
     detail: str
     usage: RequestUsage
+    result: HeadResult | None = None
 
     @property
     def ids(self) -> list[int]:

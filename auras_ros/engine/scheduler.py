@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from auras_ros.engine.active import ActiveRequest
+from auras_ros.lora.slots import Resident
 
 Stage = Literal["vision", "prefill", "decode"]
 STAGES: tuple[Stage, ...] = ("vision", "prefill", "decode")
@@ -37,29 +38,53 @@ class StageQueues(dict[Stage, list[ActiveRequest]]):
 class Dispatch:
     """One forward of a stage. counts: how many tokens of each request, except of vision; a prefill may have requests
     that decode, with one token each. image: of vision, which one of the request's. split: units of decode's part of
-    the device, the other stages run on the rest; None: on the whole device."""
+    the device, the other stages run on the rest; None: on the whole device. merged: the adapter that is in the weights
+    meanwhile (VaLoRA 4.4); the same one for two forwards that run side by side."""
 
     stage: Stage
     requests: tuple[ActiveRequest, ...]
     counts: tuple[int, ...] = ()
     image: int = 0
     split: int | None = None
+    merged: Resident | None = None
+
+
+@dataclass
+class LoraState:
+    """merged: the adapter in the weights. forward_ns, switch_ns: what the last decode took, and the last change of what
+    is merged. chosen: of the requests that wait, those that may run; None: all."""
+
+    merged: Resident | None = None
+    forward_ns: int = 0
+    switch_ns: int = 0
+    chosen: frozenset[int] | None = None
 
 
 @dataclass
 class EngineState:
     """The requests of each stage, and what runs. remaining: tokens that a prefill has yet to compute. fits: whether
-    there are blocks for a prefill of these requests, so many tokens of each. last: the stage of the last dispatch."""
+    there are blocks for a prefill of these requests, so many tokens of each. last: the stage of the last dispatch.
+    now_ns: the engine's clock. lora: what adapters' policies look at."""
 
     remaining: Callable[[ActiveRequest], int]
     fits: Callable[[Sequence[ActiveRequest], Sequence[int]], bool]
     queues: StageQueues = field(default_factory=StageQueues)
     running: dict[Stage, Dispatch] = field(default_factory=dict)
     last: Stage | None = None
+    now_ns: int = 0
+    lora: LoraState = field(default_factory=LoraState)
 
     def ready(self, stage: Stage) -> list[ActiveRequest]:
         """Those that wait for the stage, if it is idle."""
-        return [] if stage in self.running else [each for each in self.queues[stage] if not each.busy]
+        if stage in self.running:
+            return []
+        waiting = [each for each in self.queues[stage] if not each.busy]
+        chosen = self.lora.chosen
+        return waiting if chosen is None else [each for each in waiting if each.number in chosen]
+
+    def waited_ns(self, active: ActiveRequest) -> int:
+        """Since it last ran, or came."""
+        return self.now_ns - (active.ran_ns or active.timings.arrived_ns)
 
     @property
     def pending(self) -> int:

@@ -26,6 +26,7 @@ from auras_ros.engine.profile import CorunTimes, StageProfile
 from auras_ros.engine.reply import Reply
 from auras_ros.engine.request import AnswerToken, Delta, RequestUsage, VlmRequest
 from auras_ros.engine.scheduler import Dispatch, StageScheduler
+from auras_ros.engine.tables import EngineMemory
 from auras_ros.engine.workers import Outcome
 from auras_ros.models.paged_kv import PagedKVCache
 from auras_ros.models.vlm import ImageEmbeddings
@@ -184,7 +185,9 @@ def make_simulated(
         length=MOST_LENGTH,
     )
     cache = PagedKVCache(1, (options.kv_mib << 20) // (8 * options.block) + 1, options.block, 1, 1)
-    return Engine(cast(VlmCheckpoint, checkpoint), options, cache, forwards, scheduler, clock, reservation)
+    return Engine(
+        cast(VlmCheckpoint, checkpoint), options, EngineMemory(cache), forwards, scheduler, clock, reservation
+    )
 
 
 def _submit(engine: Engine, arrival: Arrival, number: int, prompt: int, clock: VirtualClock) -> Served:

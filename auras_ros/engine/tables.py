@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 
 from auras_ros.engine.active import ActiveRequest
 from auras_ros.engine.blocks import BlockPool
+from auras_ros.lora.runtime import LoraRuntime
 from auras_ros.models.paged_kv import PagedKVCache
 
 
+class EngineMemory(NamedTuple):
+    """Keys and values of requests, and the adapters that stand in the same blocks; None: there are none."""
+
+    cache: PagedKVCache
+    lora: LoraRuntime | None = None
+
+
 class BlockTables:
-    """prefix: whether blocks of earlier prompts are used again."""
+    """prefix: whether blocks of earlier prompts are used again. reserved: blocks that no request can have now."""
 
     def __init__(self, cache: PagedKVCache, prefix: bool) -> None:
+        self.reserved = 0
         self._cache, self._pool = cache, BlockPool(cache.blocks, prefix)
 
     @property
@@ -22,6 +33,17 @@ class BlockTables:
     @property
     def size(self) -> int:
         return self._pool.size
+
+    def reserve(self, blocks: range) -> bool:
+        """These blocks for something else than keys and values, unless a request owns one of them."""
+        taken = self._pool.take_these(blocks)
+        self.reserved += len(blocks) if taken else 0
+        return taken
+
+    def unreserve(self, blocks: range) -> None:
+        self._cache.clear(torch.tensor(blocks))  # what stood there may be no finite number as keys
+        self._pool.give_back(blocks)
+        self.reserved -= len(blocks)
 
     def remaining(self, active: ActiveRequest) -> int:
         """Tokens that a prefill has to compute, with what earlier prompts have left."""

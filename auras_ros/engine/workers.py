@@ -12,12 +12,17 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from auras_ros.checkpoints.task_head import TaskHead
 from auras_ros.device.lane import Device, Lane, Stage
 from auras_ros.device.uncaptured import cannot_capture
 from auras_ros.engine.active import ActiveRequest
 from auras_ros.engine.choose import NoTokenError, choose
 from auras_ros.engine.request import AnswerToken
 from auras_ros.engine.scheduler import Dispatch
+from auras_ros.lora.adaptation import Adaptation
+from auras_ros.lora.heads import HeadResult, head_result
+from auras_ros.lora.runtime import LoraRuntime
+from auras_ros.lora.vision import VisionAdapter
 from auras_ros.models.fused_llama import FusedLlama, Look
 from auras_ros.models.paged_attention import DecodeRow, PagedAttention
 from auras_ros.models.paged_kv import SPARE, PrefillSpan
@@ -28,7 +33,9 @@ SINGLE = 8  # batches up to here have a stage each; larger ones are filled up to
 # A prefill is filled up to a multiple of so many rows, as oneDNN makes kernels anew for every number of them; of fewer
 # where a weight has LARGE numbers, as a row costs more there.
 LARGE, FILLED_LARGE, FILLED = 1 << 22, 4, 16
-Outcome = ImageEmbeddings | list[AnswerToken | NoTokenError]
+Next = AnswerToken | HeadResult | NoTokenError
+"""What a request's next token is, or its task head's result, or why there is neither."""
+Outcome = ImageEmbeddings | list[Next]
 
 
 class StageWorker(Protocol):
@@ -40,13 +47,15 @@ class StageWorker(Protocol):
 class VisionWorker:
     """One image to its embeddings."""
 
-    def __init__(self, model: Vlm, like: FusedLlama) -> None:
-        """like: whose type and device the pixels get."""
-        self._model, self._like = model, like
+    def __init__(self, model: Vlm, like: FusedLlama, adapter: VisionAdapter | None = None) -> None:
+        """like: whose type and device the pixels get. adapter: of the model."""
+        self._model, self._like, self._adapter = model, like, adapter
 
     @torch.no_grad()
     def __call__(self, dispatch: Dispatch) -> ImageEmbeddings:
         image = dispatch.requests[0].request.prompt.images[dispatch.image]
+        if self._adapter is not None:
+            self._adapter.enter(dispatch.requests[0].resident)
         (seen,) = self._model.see(image.pixels.to(self._like.device, self._like.dtype), [image.grid])
         if not bool(seen.tokens.isfinite().all()):  # they would be kept for others
             raise FloatingPointError("the image's embeddings are not finite")
@@ -54,15 +63,16 @@ class VisionWorker:
 
 
 class PrefillWorker:
-    """Tokens of several requests to keys and values, and of each the score of what follows its last one."""
+    """Tokens of several requests to keys and values, and of each what follows its last one: a token, or the result of
+    its task head."""
 
-    def __init__(self, decoder: FusedLlama, attention: PagedAttention) -> None:
-        self._decoder, self._attention = decoder, attention
+    def __init__(self, decoder: FusedLlama, attention: PagedAttention, lora: LoraRuntime | None = None) -> None:
+        self._decoder, self._attention, self._lora = decoder, attention, lora
         config = decoder.config
         self._filled = FILLED_LARGE if config.width * config.hidden >= LARGE else FILLED
 
     @torch.no_grad()
-    def __call__(self, dispatch: Dispatch) -> list[AnswerToken | NoTokenError]:
+    def __call__(self, dispatch: Dispatch) -> list[Next]:
         pairs = list(zip(dispatch.requests, dispatch.counts, strict=True))
         spans = [request.span(count) for request, count in pairs]
         fill = -sum(dispatch.counts) % self._filled
@@ -83,14 +93,34 @@ class PrefillWorker:
         look = None
         if self._decoder.crosses:
             look = _looks(dispatch.requests, [torch.arange(span.first, span.end) for span in spans])
-        hidden = self._decoder(x, torch.cat(places, -1).to(device), self._attention.prefill(spans), look)
+        adapt = None
+        if self._lora is not None:
+            self._lora.enter(dispatch.merged)
+            residents = [request.resident for request in dispatch.requests]
+            adapt = self._lora.adapt(residents, dispatch.counts)
+        hidden = self._decoder(x, torch.cat(places, -1).to(device), self._attention.prefill(spans), look, adapt)
         ends = torch.tensor([start + count - 1 for start, (_, count) in zip(starts, pairs, strict=True)])
-        scores = self._decoder.logits(hidden[ends.to(device)])
-        _, finite = likeliest(scores)
-        last = [row for row, (request, count) in enumerate(pairs) if count == request.remaining]
-        tokens = iter(choose(scores[last], [pairs[row][0] for row in last]))
-        unfinished = [AnswerToken(-1) if fine else NoTokenError("the model's scores are not finite") for fine in finite]
-        return [next(tokens) if row in last else unfinished[row] for row in range(len(pairs))]
+        return self._next([request for request, _ in pairs], dispatch.counts, hidden[ends.to(device)])
+
+    def _next(self, requests: Sequence[ActiveRequest], counts: Sequence[int], hidden: Tensor) -> list[Next]:
+        """hidden: of the last token of each, [n, width]. A request that is not through has nothing yet."""
+        found: dict[int, Next] = {}
+        through = [count == request.remaining for request, count in zip(requests, counts, strict=True)]
+        for row, request in enumerate(requests):
+            if through[row] and request.head is not None:
+                found[row] = _result(request.head, hidden[row])
+        rows = [row for row in range(len(requests)) if row not in found]
+        if rows:
+            own = [requests[row] for row in rows]
+            adapt = None if self._lora is None else self._lora.adapt([each.resident for each in own], [1] * len(own))
+            scores = self._decoder.logits(hidden[rows], adapt)
+            _, finite = likeliest(scores)
+            last = [place for place, row in enumerate(rows) if through[row]]
+            tokens = iter(choose(scores[last], [own[place] for place in last]))
+            for place, row in enumerate(rows):
+                unfinished = AnswerToken(-1) if finite[place] else NoTokenError("the model's scores are not finite")
+                found[row] = next(tokens) if through[row] else unfinished
+        return [found[row] for row in range(len(requests))]
 
 
 class DecodeWorker:
@@ -104,6 +134,7 @@ class DecodeWorker:
         lanes: Mapping[int | None, Lane],
         running: int,
         width: int,
+        lora: LoraRuntime | None = None,
     ) -> None:
         """lanes: by split (`Dispatch`). running: requests in a batch, at most. width: blocks of a table, at most."""
         rows = bucket(running)
@@ -116,9 +147,11 @@ class DecodeWorker:
         self._written: list[tuple[int, int, int]] = [(-1, 0, 0)] * rows
         self._rows: dict[int, int] = {}  # of each request's number in the batch before
         self._look: Look | None = None
+        self._lora = lora
+        self._adapt: Adaptation | None = None
 
     @torch.no_grad()
-    def __call__(self, dispatch: Dispatch) -> list[AnswerToken | NoTokenError]:
+    def __call__(self, dispatch: Dispatch) -> list[Next]:
         requests = self._seated(dispatch.requests)
         width = wide(max(len(request.table) for request in requests))
         self._fill(requests)
@@ -128,6 +161,9 @@ class DecodeWorker:
             positions = [torch.tensor([request.stored]) for request in requests]
             fill = [torch.tensor([0])] * (bucket(len(requests)) - len(requests))
             self._look = _looks(requests, [*positions, *fill])
+        if self._lora is not None:
+            self._lora.enter(dispatch.merged)
+            self._adapt = self._lora.adapt([request.resident for request in requests], [1] * len(requests))
         self.run(bucket(len(requests)), width, dispatch.split)
         tokens = choose(self._scores[: len(requests)], requests)
         return [tokens[self._rows[request.number]] for request in dispatch.requests]
@@ -149,9 +185,11 @@ class DecodeWorker:
         decoder, (ids, positions, places) = self._decoder, self._inputs[:, :rows]
         if decoder.crosses:
             cannot_capture("attention to images has other shapes for each request")
+        if self._lora is not None:
+            cannot_capture("adapters of a batch are in groups of other sizes each time")
         attend = self._attention.decode(self._tables[:rows, :width], positions)
-        hidden = decoder(decoder.embed(ids), places, attend, self._look)
-        self._scores[:rows] = decoder.logits(hidden)
+        hidden = decoder(decoder.embed(ids), places, attend, self._look, self._adapt)
+        self._scores[:rows] = decoder.logits(hidden, self._adapt)
 
     def _seated(self, requests: Sequence[ActiveRequest]) -> list[ActiveRequest]:
         """Row by row: each request stays in its row while the batch has so many."""
@@ -184,6 +222,13 @@ class DecodeWorker:
         for row in range(len(requests), rows):
             if self._written[row][0] != -1:
                 self._tables[row], self._written[row] = SPARE, (-1, 0, 0)
+
+
+def _result(head: TaskHead, hidden: Tensor) -> Next:
+    try:
+        return head_result(head, hidden)
+    except FloatingPointError as error:
+        return NoTokenError(str(error))
 
 
 def bucket(rows: int) -> int:

@@ -24,7 +24,11 @@ Attend = Callable[[int, Tensor, Tensor], Tensor]
 """(layer, queries [T, heads, d], keys and values [T, 2 * heads_kv, d]) -> [T, heads * d]."""
 Look = Callable[[int, Tensor], Tensor]
 """(layer, queries [T, heads, d]) -> [T, heads, d]: what the tokens see of their images (`cogagent`)."""
+Adapt = Callable[[int, str, Tensor, Tensor], None]
+"""(layer, one of SITES, inputs [T, in], outputs [T, out]): adds to the outputs what adapters change (`auras_ros.lora`).
+The head is of layer HEAD."""
 Pack = Callable[[Tensor, Tensor | None], AnyLinear]
+SITES, HEAD = ("qkv", "o", "gate_up", "down", "head"), -1
 
 
 class FusedLayer:
@@ -42,16 +46,34 @@ class FusedLayer:
         if isinstance(layer, CogAgentLayer):
             self.cross, self.cross_norm = layer.cross_attn, layer.post_cross_attention_layernorm
 
-    def __call__(self, x: Tensor, turns: Tensor, attend: Attend, look: Look | None) -> Tensor:
-        rows = len(x)
-        qkv = self.qkv(_normed(self.norms[0], x)).view(rows, self.heads + 2 * self.kv_heads, self.head)
+    def linears(self) -> dict[str, AnyLinear]:
+        """By their site."""
+        return {"qkv": self.qkv, "o": self.o, "gate_up": self.gate_up, "down": self.down}
+
+    def __call__(self, x: Tensor, turns: Tensor, attend: Attend, look: Look | None, adapt: Adapt | None) -> Tensor:
+        rows, normed = len(x), _normed(self.norms[0], x)
+        flat = self.qkv(normed)
+        if adapt is not None:
+            adapt(self.index, "qkv", normed, flat)
+        qkv = flat.view(rows, self.heads + 2 * self.kv_heads, self.head)
         rotate_(qkv[:, : self.heads + self.kv_heads], turns)
-        x = self.o.plus(attend(self.index, qkv[:, : self.heads], qkv[:, self.heads :]), x)
+        seen = attend(self.index, qkv[:, : self.heads], qkv[:, self.heads :])
+        x = self.o.plus(seen, x)
+        if adapt is not None:
+            adapt(self.index, "o", seen, x)
         if self.cross is not None and look is not None:  # a token without an image adds nothing
             query = self.cross.q_proj(_normed(self.cross_norm, x)).view(rows, self.cross.heads, -1)
             x = x + self.cross.o_proj(look(self.index, query).flatten(1))
-        gate, up = self.gate_up(_normed(self.norms[1], x)).chunk(2, -1)
-        return self.down.plus(F.silu(gate).mul_(up), x)
+        normed = _normed(self.norms[1], x)
+        both = self.gate_up(normed)
+        if adapt is not None:
+            adapt(self.index, "gate_up", normed, both)
+        gate, up = both.chunk(2, -1)
+        inner = F.silu(gate).mul_(up)
+        x = self.down.plus(inner, x)
+        if adapt is not None:
+            adapt(self.index, "down", inner, x)
+        return x
 
 
 class FusedLlama:
@@ -82,17 +104,21 @@ class FusedLlama:
         """Token ids int64 [T] -> [T, width]."""
         return self._llama.embed(ids)
 
-    def logits(self, hidden: Tensor) -> Tensor:
+    def logits(self, hidden: Tensor, adapt: Adapt | None = None) -> Tensor:
         """Hidden states [T, width] -> scores [T, vocabulary]."""
         out: Tensor = self.head(hidden)
+        if adapt is not None:
+            adapt(HEAD, "head", hidden, out)
         return out
 
-    def __call__(self, x: Tensor, places: Tensor, attend: Attend, look: Look | None = None) -> Tensor:
+    def __call__(
+        self, x: Tensor, places: Tensor, attend: Attend, look: Look | None = None, adapt: Adapt | None = None
+    ) -> Tensor:
         """Embeddings [T, width] -> hidden states [T, width], normalised. places: int64 [T], or [3, T] with M-RoPE; [T]
         is then text, whose three places are one."""
         turns = self._turns(places)
         for layer in self.layers:
-            x = layer(x, turns, attend, look)
+            x = layer(x, turns, attend, look, adapt)
         return _normed(self._llama.norm, x)
 
     def tabulate(self, length: int) -> None:

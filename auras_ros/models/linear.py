@@ -7,8 +7,11 @@ small product. So a small weight is kept in both forms, and the number of rows d
 
 from __future__ import annotations
 
+import ctypes
 import timeit
 from functools import cache, partial
+from itertools import product
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +21,7 @@ PACKED_FROM = 1 << 17  # numbers of a weight that is kept in oneDNN's blocks alo
 PACKED_WORK = 1 << 19  # multiplications from which oneDNN's call costs less than it saves
 TINY = torch.finfo(torch.float32).tiny
 PROBE = 2048  # inputs and outputs of the layer that is measured: more numbers than a core's cache holds
+BLOCK_WIDTHS = (64, 48, 32, 24, 16, 8)  # outputs that stand together in oneDNN's blocks
 ROWS = 8  # for which oneDNN chooses the blocks; others are as quick with them
 
 
@@ -129,6 +133,70 @@ def bfloat16_is_faster() -> bool:
         return min(timeit.repeat(partial(form, torch.ones(rows, PROBE, dtype=dtype)), number=1, repeat=5))
 
     return all(seconds(rows, torch.bfloat16) < seconds(rows, torch.float32) for rows in (ROWS, 16 * ROWS))
+
+
+class WeightBlocks(NamedTuple):
+    """A weight's numbers where they are. data: [out, in] (plain), or in oneDNN's blocks [blocks, in / pairs, width,
+    pairs] of `width` outputs each, padded with zeros; pairs is 2 in half precision."""
+
+    data: Tensor
+    inputs: int
+
+    def add_(self, base: Tensor, a: Tensor, b: Tensor, first: int, sign: int) -> None:
+        """These outputs' weights = base + sign * b a. a: [rank, in], b: [outputs, rank], of the outputs from `first`
+        on. base: as `data`, or `data` itself. One block after another, so that a block is in the cache until its sum is
+        written: every number of base is read once and every number of data written once."""
+        if self.data.dim() == 2:
+            rows = slice(first, first + len(b))
+            torch.addmm(base[rows], b, a, alpha=sign, out=self.data[rows])
+            return
+        _, groups, width, pairs = self.data.shape
+        wide, end = F.pad(a, (0, groups * pairs - self.inputs)).t(), first + len(b)
+        for block in range(first // width, -(-end // width)):
+            low, high = max(first, block * width), min(end, (block + 1) * width)
+            here, own = slice(low - block * width, high - block * width), b[low - first : high - first].t()
+            if pairs == 1:
+                part = self.data[block, :, here, 0]
+                torch.addmm(base[block, :, here, 0], wide, own, alpha=sign, out=part)
+            else:
+                added = (wide.float() @ own.float()).unflatten(0, (groups, pairs)).transpose(1, 2)
+                self.data[block, :, here] = torch.add(base[block, :, here], added, alpha=sign)
+
+
+def weight_blocks(linear: AnyLinear) -> list[WeightBlocks]:
+    """All forms in which a layer keeps its weight, where they lie in memory. Raises ValueError for one that nothing can
+    be added to: 8 bits, or blocks in an order that is not known."""
+    if isinstance(linear, Linear):
+        return [WeightBlocks(linear.weight, linear.weight.shape[1])]
+    if not isinstance(linear, PackedLinear):
+        raise ValueError("nothing can be added to weights in 8 bits")
+    out, inputs = linear.out_features, linear.in_features
+    width, pairs = block_form(out, inputs, linear.weight.dtype)
+    packed = WeightBlocks(_memory(linear.weight).view(-(-out // width), -1, width, pairs), inputs)
+    return [packed, WeightBlocks(linear.plain, inputs)] if isinstance(linear, SmallLinear) else [packed]
+
+
+def _memory(weight: Tensor) -> Tensor:
+    """The numbers of a tensor in oneDNN's blocks, in their order, shared with it while it lives."""
+    size: int = torch.ops.mkldnn._nbytes(weight)
+    address: int = torch.ops.mkldnn.data_ptr(weight)
+    return torch.frombuffer((ctypes.c_uint8 * size).from_address(address), dtype=weight.dtype)
+
+
+@cache
+def block_form(out: int, inputs: int, dtype: torch.dtype) -> tuple[int, int]:
+    """Width and pairs (`WeightBlocks`) of a packed weight of this shape: those with which random numbers are found
+    where they should be. Raises ValueError for blocks in another order."""
+    marks = torch.randint(1, 256, (out, inputs), generator=torch.Generator().manual_seed(0)).to(dtype)
+    layer = PackedLinear(marks, None)
+    numbers = _memory(layer.weight)
+    for width, pairs in product(BLOCK_WIDTHS, (1, 2)):
+        blocks = -(-out // width)
+        if numbers.numel() % (blocks * width * pairs) == 0:
+            plain = numbers.view(blocks, -1, width, pairs).permute(0, 2, 1, 3).flatten(2).flatten(0, 1)
+            if plain.shape[1] >= inputs and torch.equal(plain[:out, :inputs], marks):
+                return width, pairs
+    raise ValueError(f"oneDNN keeps a weight of {out} x {inputs} in blocks whose order is not known")
 
 
 def repack(module: nn.Module) -> None:

@@ -23,6 +23,8 @@ _PACKAGES = {
     "std_msgs": ("Bool", "Empty", "Float32", "Float32MultiArray", "Float64", "Float64MultiArray", "Header", "Int32",
                  "Int64", "MultiArrayDimension", "MultiArrayLayout", "String", "UInt8MultiArray", "UInt32", "UInt64"),
     "trajectory_msgs": ("JointTrajectory", "JointTrajectoryPoint"),
+    "vision_msgs": ("BoundingBox2D", "Detection2D", "Detection2DArray", "ObjectHypothesis", "ObjectHypothesisWithPose",
+                    "Point2D", "Pose2D"),
 }  # fmt: skip
 _TYPES = {name: f"{package}/msg/{name}" for package, names in _PACKAGES.items() for name in names} | {
     "ClockMsg": "rosgraph_msgs/msg/Clock",

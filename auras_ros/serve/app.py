@@ -6,17 +6,24 @@ import hmac
 
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from auras_ros.serve.drain import BodyDrain
 from auras_ros.serve.errors import SERVER, ApiError
 from auras_ros.serve.exchange import Exchange
-from auras_ros.serve.fields import ChatFields, CommonFields, CompletionFields
+from auras_ros.serve.fields import (
+    AdapterFields,
+    ChatFields,
+    CommonFields,
+    CompletionFields,
+    LoadAdapterFields,
+)
 from auras_ros.serve.metrics import CONTENT_TYPE
-from auras_ros.serve.service import ModelService
+from auras_ros.serve.service import ModelService, read_body
 
 HEALTH = "/health"
+CHANGE_BYTES = 1 << 16  # of a request that adds or removes an adapter
 
 
 def make_app(service: ModelService, token: str = "") -> FastAPI:
@@ -50,24 +57,32 @@ def make_app(service: ModelService, token: str = "") -> FastAPI:
 
 
 def _add_routes(app: FastAPI, service: ModelService) -> None:
-    model = {"id": service.name, "object": "model", "created": service.created, "owned_by": "auras_ros"}
-    model |= {"max_model_len": service.engine.length}
+    def card(adapter: str = "") -> dict[str, object]:
+        """In vLLM's form; empty: of the model itself."""
+        created = service.adapters.created(adapter) if adapter else service.created
+        made = {"id": adapter or service.name, "object": "model", "created": created, "owned_by": "auras_ros"}
+        return made | {"max_model_len": service.engine.length, "parent": service.name if adapter else None}
 
     def asking(kind: type[CommonFields]) -> object:
         async def handler(request: Request) -> Response:
-            sent = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-            if sent != "application/json":  # others may come from any page in a browser, without being asked for
-                raise ApiError(415, f"Content-Type: '{sent}', expected application/json")
+            _check_type(request)
             return Exchange(service, request, kind)
 
         return handler
 
+    def changing(kind: type[AdapterFields]) -> object:
+        async def handler(request: Request) -> Response:
+            _check_type(request)
+            body = await read_body(request.receive, CHANGE_BYTES, request.headers.get("content-length"))
+            return PlainTextResponse(await service.change_adapters(body, kind))
+
+        return handler
+
     async def models() -> Response:
-        return JSONResponse({"object": "list", "data": [model]})
+        return JSONResponse({"object": "list", "data": [card(), *map(card, service.adapters.names())]})
 
     async def one_model(name: str) -> Response:
-        service.check_name(name)
-        return JSONResponse(model)
+        return JSONResponse(card(service.adapters.named(name)))
 
     async def health() -> Response:
         state = {"model": service.name, "dtype": service.dtype, "length": service.engine.length}
@@ -76,17 +91,29 @@ def _add_routes(app: FastAPI, service: ModelService) -> None:
         return JSONResponse({"status": "ok", **state})
 
     async def metrics() -> Response:
-        return Response(service.metrics.text(service.engine.snapshot(), service.preparing), media_type=CONTENT_TYPE)
+        adapters = len(service.adapters.names())
+        text = service.metrics.text(service.engine.snapshot(), service.preparing, adapters)
+        return Response(text, media_type=CONTENT_TYPE)
 
     for method, path, handler in (
         ("POST", "/v1/chat/completions", asking(ChatFields)),
         ("POST", "/v1/completions", asking(CompletionFields)),
+        ("POST", "/v1/load_lora_adapter", changing(LoadAdapterFields)),
+        ("POST", "/v1/unload_lora_adapter", changing(AdapterFields)),
         ("GET", "/v1/models", models),
         ("GET", "/v1/models/{name:path}", one_model),
         ("GET", HEALTH, health),
         ("GET", "/metrics", metrics),
     ):
         app.add_api_route(path, handler, methods=[method], response_model=None)  # type: ignore[arg-type]
+
+
+def _check_type(request: Request) -> None:
+    """Raises ApiError for a body that is not announced as JSON: others may come from any page in a browser, without
+    being asked for."""
+    sent = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if sent != "application/json":
+        raise ApiError(415, f"Content-Type: '{sent}', expected application/json")
 
 
 class TokenGuard:

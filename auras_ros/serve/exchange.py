@@ -14,6 +14,7 @@ from auras_ros.serve.errors import SERVER, ApiError
 from auras_ros.serve.fields import CommonFields
 from auras_ros.serve.pieces import WaitingClient
 from auras_ros.serve.service import Asked, ModelService, named_refusal, read_body
+from auras_ros.serve.translate import token_field
 
 JSON, EVENTS = b"application/json", b"text/event-stream; charset=utf-8"
 
@@ -51,8 +52,13 @@ class Exchange(Response):
     async def _stream(self, asked: Asked, pieces: Sequence[Delta], send: Send) -> None:
         """What has come meanwhile is sent at once. An answer that fails before its first token is an error."""
         writer, data = asked.writer, asked.writer.opening()
-        if pieces[0].finish is not None and (error := failed(self._ended(asked), asked.fields)):
-            raise error
+        if pieces[0].finish is not None:  # a task head's, or one that never began
+            answer = self._ended(asked)
+            if error := failed(answer, asked.fields):
+                raise error
+            await send(_start(EVENTS))
+            await send({"type": "http.response.body", "body": writer.at_once(answer)})
+            return
         await send(_start(EVENTS))
         while pieces[-1].finish is None:
             data += b"".join(writer.piece(each.text, each.tokens) for each in pieces)
@@ -75,6 +81,9 @@ def failed(answer: Answer, fields: CommonFields) -> ApiError | None:
     """What an answer is that nobody could use as one."""
     if answer.finish == "error" and answer.detail.partition(": ")[0] in GRAMMARS:  # found out at a token of the answer
         return named_refusal(ValueError(answer.detail), fields)
+    if answer.result is not None and (field := token_field(fields)):
+        why = "the adapter's task head answers, which has no tokens; task_head: false asks for tokens"
+        return ApiError(400, f"{field}: {why}", field=field)
     if answer.finish == "error":
         return ApiError(500, answer.detail, code="engine_error", kind=SERVER)
     if answer.finish == "cancelled":

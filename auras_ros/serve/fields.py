@@ -136,6 +136,7 @@ class CommonFields(RequestFields):
     guided_regex: str | None = None
     priority: int = 0
     deadline_ms: float | None = None
+    task_head: bool | None = None
     user: str | None = None
 
     @property
@@ -173,7 +174,19 @@ class CompletionFields(CommonFields):
         return self.logprobs
 
 
-Fields = TypeVar("Fields", bound=CommonFields)
+class AdapterFields(RequestFields):
+    """Of a request that removes an adapter; as vLLM names them."""
+
+    lora_name: str
+
+
+class LoadAdapterFields(AdapterFields):
+    """Of one that adds it."""
+
+    lora_path: str
+
+
+Fields = TypeVar("Fields", bound=RequestFields)
 NESTED = (ChatMessage, ContentPart, ImageUrl, StreamOptions, ResponseFormat, JsonSchemaFormat, StructuredOutputs)
 
 
@@ -194,7 +207,7 @@ def read_fields(body: bytes, kind: type[Fields]) -> Fields:
     return fields
 
 
-def _named(error: ValidationError, kind: type[CommonFields]) -> ApiError:
+def _named(error: ValidationError, kind: type[RequestFields]) -> ApiError:
     """The first of the errors."""
     first = error.errors(include_url=False, include_input=False)[0]
     path = ""

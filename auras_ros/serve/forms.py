@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import accumulate
 from typing import Any, Protocol
 
@@ -104,9 +105,20 @@ class AnswerWriter:
     def whole(self, answer: Answer) -> bytes:
         logprobs = self._form.logprobs(answer.tokens, 0) if self._logprobs else None
         choice = self._form.choice(answer.text, logprobs) | self._ending(answer.finish, answer.detail)
+        choice |= task_result(answer)
         return json.dumps(
             {**self._head, "object": self._form.whole, "choices": [choice], "usage": usage(answer)}
         ).encode()
+
+    def at_once(self, answer: Answer) -> bytes:
+        """The whole stream of an answer of one piece; a task head's is one chunk."""
+        if answer.result is None:
+            return self.opening() + self.piece(answer.text, ()) + self.closing(answer)
+        opening, choice = self._form.opening() or {}, self._form.delta(answer.text, None)
+        if "delta" in opening:
+            choice["delta"] = opening["delta"] | choice["delta"]
+        choice |= self._ending(answer.finish, answer.detail) | task_result(answer)
+        return self._event([choice]) + self._end(answer)
 
     def opening(self) -> bytes:
         choice = self._form.opening()
@@ -123,9 +135,10 @@ class AnswerWriter:
     def closing(self, answer: Answer) -> bytes:
         """Why it ended, what it took if that was asked for, and that nothing follows."""
         made = self._event([self._form.delta("", None) | self._ending(answer.finish, answer.detail)])
-        if self._usage:
-            made += self._event([], usage(answer))
-        return made + b"data: [DONE]\n\n"
+        return made + self._end(answer)
+
+    def _end(self, answer: Answer) -> bytes:
+        return (self._event([], usage(answer)) if self._usage else b"") + b"data: [DONE]\n\n"
 
     def _ending(self, finish: FinishReason, detail: str) -> Json:
         ending: Json = {"finish_reason": FINISH[finish]}
@@ -134,6 +147,11 @@ class AnswerWriter:
     def _event(self, choices: list[Json], used: Json | None = None) -> bytes:
         rest: Json = {"choices": choices} | ({"usage": used} if self._usage else {})
         return f"data: {self._begin},{COMPACT.encode(rest)[1:]}\n\n".encode()
+
+
+def task_result(answer: Answer) -> Json:
+    """The part of a choice that a task head has made; empty for tokens."""
+    return {} if answer.result is None else {"task_result": asdict(answer.result)}
 
 
 def usage(answer: Answer) -> Json:

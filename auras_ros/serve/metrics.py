@@ -51,11 +51,11 @@ class ServerMetrics:
         if answer.finish in ("stop", "length"):
             self._whole.observe(times.ended_ns - times.arrived_ns)
 
-    def text(self, engine: EngineSnapshot, preparing: int) -> str:
-        """preparing: requests that are being read and have not reached the engine."""
-        return "\n".join(self._lines(engine, preparing)) + "\n"
+    def text(self, engine: EngineSnapshot, preparing: int, adapters: int) -> str:
+        """preparing: requests that are being read and have not reached the engine. adapters: that can be asked for."""
+        return "\n".join(self._lines(engine, preparing, adapters)) + "\n"
 
-    def _lines(self, engine: EngineSnapshot, preparing: int) -> Iterator[str]:
+    def _lines(self, engine: EngineSnapshot, preparing: int, adapters: int) -> Iterator[str]:
         stats = engine.stats
         ended = {f'finish="{each}"': stats.ended[each] for each in FINISHES}
         yield from _family("requests_total", "counter", "Requests that have ended, by why", ended)
@@ -68,6 +68,10 @@ class ServerMetrics:
             ("images_total", "Images encoded", stats.images),
             ("image_hits_total", "Images whose embeddings were there already", stats.image_hits),
             ("preemptions_total", "How often a request gave its blocks back", stats.preemptions),
+            ("adapter_loads_total", "Adapters read into memory", engine.adapters.loads),
+            ("adapter_load_seconds_total", "Time that this took, beside the forwards", engine.adapters.load_s),
+            ("adapter_evictions_total", "Of these, those in the place of another", engine.adapters.evictions),
+            ("adapter_hits_total", "Requests whose adapter was in memory", engine.adapters.hits),
         ):
             yield from _family(name, "counter", text, {"": count})
         for name, text, value in (
@@ -76,6 +80,7 @@ class ServerMetrics:
             ("requests_running", "Requests in one of the stages", engine.running),
             ("requests_waiting", "Requests that were accepted and wait", engine.waiting),
             ("blocks_in_use_ratio", "Share of the blocks of keys and values that requests own", engine.blocks_in_use),
+            ("adapters", "LoRA adapters that requests can name as their model", adapters),
         ):
             yield from _family(name, "gauge", text, {"": value})
         for name, text, times in (

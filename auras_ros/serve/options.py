@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,8 @@ from auras_ros.parameters import ParameterError, checked, parameter
 from auras_ros.spelling import nearest
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-PATHS = ("model", "token_file", "stage_profile", "swap_folder")  # may be relative to the file that names them
+PATHS = ("model", "token_file", "stage_profile", "swap_folder", "lora_folder")  # may be relative to their file
+MOST_SLOTS = 8  # adapters in memory, where nobody says how many
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,10 @@ class ServeOptions:
     images: int = parameter(8, "of a request, at most", 0, 64)
     image_mpixels: int = parameter(32, "of an image before it is resized, at most; millions", 1, 89)
     preparing: int = parameter(2, "threads that decode images and tokenise prompts", 1, 16)
+    lora_modules: tuple[tuple[str, str], ...] = parameter(
+        (), "adapters that requests may name as their model, and their folders; several with commas or again"
+    )
+    lora_folder: str = parameter("", "folder whose adapters may be added while serving; empty: none may")
 
     @property
     def image_limits(self) -> ImageLimits:
@@ -61,11 +66,43 @@ def make_options(given: Named) -> tuple[ServeOptions, EngineOptions]:
         if name not in OWN and name not in ENGINE:
             meant = nearest(name, [*OWN, *ENGINE])
             raise ParameterError(f"no option '{name}'" + (f"; did you mean {meant}?" if meant else ""))
+    given = dict(given)
+    if "lora_modules" in given:
+        given["lora_modules"] = read_modules(given["lora_modules"])
     own = {name: checked("serve", each, given[name]) for name, each in OWN.items() if name in given}
     engine = {name: _typed(each, given[name]) for name, each in ENGINE.items() if name in given}
     made = ServeOptions(**own)
     _check_cores("serve: cores", made.cores)
+    if made.lora_modules or made.lora_folder:
+        engine.setdefault("max_loras", MOST_SLOTS if made.lora_folder else min(MOST_SLOTS, len(made.lora_modules)))
+        if engine["max_loras"] == 0:
+            raise ParameterError("engine: max_loras: 0 leaves no memory for lora_modules and lora_folder")
     return made, EngineOptions(**engine)
+
+
+def read_modules(given: object) -> tuple[tuple[str, str], ...]:
+    """Names and folders of adapters: a mapping, a text such as left=FOLDER,right=FOLDER, or a list of such texts.
+    Raises ParameterError."""
+    found = dict[str, str]()
+    for name, folder in _pairs(given):
+        if not isinstance(name, str) or not isinstance(folder, str) or not name or not folder:
+            raise ParameterError(f"serve: lora_modules: expected NAME=FOLDER, got {name!r} and {folder!r}")
+        if name in found:
+            raise ParameterError(f"serve: lora_modules: '{name}' is there twice")
+        found[name] = folder
+    return tuple(found.items())
+
+
+def _pairs(given: object) -> Iterator[tuple[object, object]]:
+    if isinstance(given, Mapping):
+        yield from given.items()
+        return
+    for text in given if isinstance(given, list | tuple) else [given]:
+        if not isinstance(text, str):
+            raise ParameterError(f"serve: lora_modules: expected NAME=FOLDER, got {text!r}")
+        for part in text.split(","):
+            name, _, folder = part.partition("=")
+            yield name.strip(), folder.strip()
 
 
 def read_options(path: Path) -> dict[str, Any]:
@@ -81,6 +118,8 @@ def read_options(path: Path) -> dict[str, Any]:
             raise ParameterError(f"{path}:{line}: {error}") from error
         if name in PATHS and value:
             values[name] = str(path.parent / value)
+        elif name == "lora_modules":
+            values[name] = {key: str(path.parent / folder) for key, folder in read_modules(value)}
     return values
 
 

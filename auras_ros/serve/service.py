@@ -19,8 +19,15 @@ from auras_ros.checkpoints.vlm.open import VlmCheckpoint
 from auras_ros.engine.reply import Listener, PendingReply
 from auras_ros.engine.request import GRAMMARS, EngineClosedError, EngineFullError, VlmRequest
 from auras_ros.engine.stats import EngineSnapshot
+from auras_ros.serve.adapters import AdapterEngine, ServedAdapters
 from auras_ros.serve.errors import ApiError, refusal
-from auras_ros.serve.fields import ChatFields, CommonFields, read_fields
+from auras_ros.serve.fields import (
+    AdapterFields,
+    ChatFields,
+    CommonFields,
+    LoadAdapterFields,
+    read_fields,
+)
 from auras_ros.serve.forms import AnswerForm, AnswerWriter, ChatForm, CompletionForm
 from auras_ros.serve.metrics import ServerMetrics
 from auras_ros.serve.options import ServeOptions
@@ -29,6 +36,7 @@ from auras_ros.serve.token_text import TokenTexts
 from auras_ros.serve.translate import Translator, grammar_field
 
 BODY_S = 60.0  # for a body to arrive
+OUR_NAMES = {"adapter": "model", "head": "task_head"}  # fields of a request, by what the engine calls them
 
 
 @dataclass(frozen=True)
@@ -41,7 +49,7 @@ class Asked:
     writer: AnswerWriter
 
 
-class ServedEngine(Protocol):
+class ServedEngine(AdapterEngine, Protocol):
     """What answers: an `Engine` of this process, or `Replicas` in others."""
 
     @property
@@ -67,13 +75,15 @@ class ServedEngine(Protocol):
 
 
 class ModelService:
-    """One engine under one name."""
+    """One engine under one name, and its adapters under theirs."""
 
     def __init__(self, engine: ServedEngine, options: ServeOptions, dtype: str) -> None:
         """dtype: of the weights, as whoever asks is told."""
         checkpoint = engine.checkpoint
         self.engine, self.options, self.name = engine, options, options.name or checkpoint.name
         self.metrics, self.created, self.dtype = ServerMetrics(), int(time.time()), dtype
+        self.adapters = ServedAdapters(engine, self.name, options.lora_folder)
+        self._changing = asyncio.Lock()
         self._translator = Translator(checkpoint, engine.length, options.image_limits)
         self._threads = ThreadPoolExecutor(options.preparing, thread_name_prefix="prepare")
         texts = TokenTexts(checkpoint.prompts.tokenizer)
@@ -103,6 +113,13 @@ class ModelService:
         client.waits_for(asked.reply)
         return asked
 
+    async def change_adapters(self, body: bytes, kind: type[AdapterFields]) -> str:
+        """One change at a time, in one of the threads: requests have the others. Raises ApiError."""
+        if why := self.closed:
+            raise refusal(EngineClosedError(why))
+        async with self._changing:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, self._change, body, kind)
+
     @property
     def closed(self) -> str:
         """Why no request is taken any more; empty while they are."""
@@ -116,34 +133,37 @@ class ModelService:
         self.engine.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def check_name(self, name: str | None) -> None:
-        """Raises ApiError."""
-        if name not in (None, self.name):
-            raise ApiError(
-                404, f"model: '{name}' is not served here; '{self.name}' is", field="model", code="model_not_found"
-            )
+    def _change(self, body: bytes, kind: type[AdapterFields]) -> str:
+        fields = read_fields(body, kind)
+        if isinstance(fields, LoadAdapterFields):
+            return self.adapters.load(fields.lora_name, fields.lora_path)
+        return self.adapters.unload(fields.lora_name)
 
     def _submit(self, body: bytes, kind: type[CommonFields], loop: asyncio.AbstractEventLoop) -> Asked:
         fields = read_fields(body, kind)
-        self.check_name(fields.model)
+        adapter = self.adapters.named(fields.model)
         pieces = Pieces(loop, every=fields.stream)
         try:
-            reply = self.engine.submit(self._translator.request(fields), pieces)
+            reply = self.engine.submit(self._translator.request(fields, adapter), pieces)
         except (ValueError, EngineFullError, EngineClosedError) as error:
             raise named_refusal(error, fields) from error
         form: AnswerForm = self._chat if isinstance(fields, ChatFields) else self._completion
         writer = AnswerWriter(
-            form, secrets.token_hex(12), int(time.time()), self.name, fields.alternatives is not None,
+            form, secrets.token_hex(12), int(time.time()), adapter or self.name, fields.alternatives is not None,
             fields.stream and fields.usage_streamed,
         )  # fmt: skip
         return Asked(fields, reply, pieces, writer)
 
 
 def named_refusal(error: ValueError | EngineFullError | EngineClosedError, fields: CommonFields) -> ApiError:
-    """By the request's own name for what the engine calls a schema or a regular expression."""
+    """By the request's own name for what the engine calls otherwise."""
     made = refusal(error)
     if made.field in GRAMMARS:
         made.field = grammar_field(fields)
+    elif made.field in OUR_NAMES:
+        own = OUR_NAMES[made.field]
+        made.message = f"{own}{made.message.removeprefix(made.field)}"
+        made.field = own
     return made
 
 

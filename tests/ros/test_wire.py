@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auras_ros.ros.dds import messages
+from auras_ros.ros.dds import messages, vision_msgs
 from auras_ros.ros.dds.cdr import CdrError
 from auras_ros.ros.dds.typehash import type_hash
 
@@ -59,6 +59,35 @@ def test_hashes_differ_from_rosbags_where_char_occurs() -> None:
     """Guards the char rule: rosbags' own hash of the graph message is not the one ROS announces."""
     kind = "rmw_dds_common/msg/ParticipantEntitiesInfo"
     assert messages.STORE.hash_rihs01(kind) != type_hash(kind) == GOLDEN[kind]["type_hash"]
+
+
+VISION = {  # as the generated C sources of vision_msgs 4 have them, which name the types below them too
+    "BoundingBox2D": "008eacbb0cf8f26e83795547bed013eec3675485ef386ec056d80eaaf1c1ce2f",
+    "Detection2D": "0d12b69df5c593b3455b7346fac8205437a7d4bcb09b9e0e0b2dde787ded38ea",
+    "Detection2DArray": "214274120007f4a683866481336b70310268cfa107aebe9d594a6acf75bda968",
+    "ObjectHypothesis": "51da43cec11c01957a64d1e05a24acd18aae7745ec30b74348ad5f6d634f7f90",
+}
+
+
+@pytest.mark.parametrize("name", VISION)
+def test_vision_msgs_are_those_of_ros(name: str) -> None:
+    """Their definitions are ours: a field more or less is another type."""
+    assert type_hash(f"vision_msgs/msg/{name}") == f"RIHS01_{VISION[name]}"
+
+
+def test_detections_are_read_by_another_reader() -> None:
+    made = {name.rpartition("/")[2]: messages.message_type(name) for name in vision_msgs.DEFINITIONS}
+    hypothesis = made["ObjectHypothesis"](class_id="tee", score=0.75)
+    box = made["BoundingBox2D"](center=made["Pose2D"](position=made["Point2D"](x=1.5, y=2.5), theta=0.5), size_x=3.0)
+    one = made["Detection2D"](results=[made["ObjectHypothesisWithPose"](hypothesis=hypothesis)], bbox=box, id="7")
+    payload = messages.serialize_bytes(made["Detection2DArray"](detections=[one, one]))
+    theirs: Any = messages.STORE.deserialize_cdr(payload, "vision_msgs/msg/Detection2DArray")
+    assert len(theirs.detections) == 2
+    read = theirs.detections[1]
+    assert (read.results[0].hypothesis.class_id, read.results[0].hypothesis.score, read.id) == ("tee", 0.75, "7")
+    assert (read.results[0].pose.pose.orientation.w, len(read.results[0].pose.covariance)) == (1.0, 36)
+    centre = read.bbox.center
+    assert (centre.position.x, centre.position.y, centre.theta, read.bbox.size_x) == (1.5, 2.5, 0.5, 3.0)
 
 
 @pytest.mark.parametrize("ros_type", sorted(messages.STORE.fielddefs))

@@ -149,11 +149,14 @@ class PeersContest:
         return closed_loop(server.ports, self._bodies(f"{CLOSED} {number}"), AT_ONCE, limit_s)
 
     def _poisson(self, server: ServerGroup, number: int, limit_s: float) -> Load:
-        assert self.measured.rate_hz is not None
         seed = f"{POISSON} {number}"
         asked = self._bodies(seed)
-        times_s = arrivals(self.measured.rate_hz, len(asked), f"{self._options.seed} {seed}")
+        times_s = self._arrivals(len(asked), f"{self._options.seed} {seed}")
         return at_times(server.ports, asked, times_s, limit_s)
+
+    def _arrivals(self, count: int, seed: str) -> list[float]:
+        assert self.measured.rate_hz is not None
+        return arrivals(self.measured.rate_hz, count, seed)
 
     def _rate_hz(self) -> float | None:
         """Of arrivals: a share of the throughput of vLLM's better form; None if vLLM was not measured."""

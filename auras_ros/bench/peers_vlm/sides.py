@@ -48,7 +48,7 @@ def is_each_core(side: str) -> bool:
 def scheduled(python: Path, folder: Path, model: str, scheduler: str) -> ServerCommand:
     """`auras serve` with this scheduler."""
     words = [*SERVE, str(folder), "--name", model, "--port", "{port}", *OUR_OPTIONS, "--scheduler", scheduler]
-    return ServerCommand(f"{OURS} {scheduler}", words, _openmp(python), own=True)
+    return ServerCommand(f"{OURS} {scheduler}", words, openmp_of(python), own=True)
 
 
 def ours(python: Path, folder: Path, model: str, tiny: bool, given: str) -> Sequence[ServerCommand]:
@@ -57,9 +57,9 @@ def ours(python: Path, folder: Path, model: str, tiny: bool, given: str) -> Sequ
     servers of a large model do not fit into memory. given: a command line with {folder}, {model} and {port} instead."""
     if given:
         words = [word.replace("{folder}", str(folder)).replace("{model}", model) for word in shlex.split(given)]
-        return [ServerCommand(OURS, words, _openmp(python), own=True)]
+        return [ServerCommand(OURS, words, openmp_of(python), own=True)]
     words = [*SERVE, str(folder), "--name", model, "--port", "{port}", *OUR_OPTIONS]
-    environment = _openmp(python)
+    environment = openmp_of(python)
     forms = [ServerCommand(IN_TURN, words, environment, own=True)]
     cores = len(os.sched_getaffinity(0))
     if tiny and cores > 1:
@@ -70,7 +70,12 @@ def ours(python: Path, folder: Path, model: str, tiny: bool, given: str) -> Sequ
 
 
 def vllm(python: Path, folder: Path, model: str, form: str) -> ServerCommand:
-    environment = {**OFFLINE, **_openmp(python), "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "{cores}"}
+    environment = {
+        **OFFLINE,
+        **openmp_of(python),
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "{cores}",
+    }
     argv = [str(python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder), "--port", "{port}"]
     argv += ["--served-model-name", model, "--limit-mm-per-prompt", MEDIA, *VLLM_OPTIONS, *VLLM_FORMS[form]]
     return ServerCommand(f"{VLLM} {form}", argv, environment)
@@ -80,7 +85,7 @@ def transformers(python: Path, folder: Path, batch: int, threads: int) -> Server
     argv = [str(python), str(TRANSFORMERS_SERVER), str(folder), "--port", "{port}"]
     argv += ["--batch", str(batch), "--threads", str(threads)]
     form = "one by one" if batch == 1 else f"batches of {batch}"
-    return ServerCommand(f"{TRANSFORMERS} {form}", argv, OFFLINE | _openmp(python))
+    return ServerCommand(f"{TRANSFORMERS} {form}", argv, OFFLINE | openmp_of(python))
 
 
 def each_core(command: ServerCommand) -> ServerCommand:
@@ -88,7 +93,7 @@ def each_core(command: ServerCommand) -> ServerCommand:
     return replace(command, name=f"{command.name}{EACH_CORE}", shares=shares)
 
 
-def _openmp(python: Path) -> dict[str, str]:
+def openmp_of(python: Path) -> dict[str, str]:
     """All get the OpenMP library that comes with vLLM: with torch's own, threads that wait burn a core."""
     preloaded = openmp(python)
     return {"LD_PRELOAD": str(preloaded)} if preloaded is not None else {}

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from auras_ros.checkpoints.config_reader import ConfigReader
 from auras_ros.checkpoints.dtype import runtime_dtype, stored_dtype
@@ -20,6 +21,7 @@ from auras_ros.checkpoints.errors import CheckpointError, refusing
 from auras_ros.checkpoints.files import digest
 from auras_ros.checkpoints.json_file import read_json
 from auras_ros.checkpoints.limits import check_sizes, shown
+from auras_ros.checkpoints.peft import AdapterTargets
 from auras_ros.checkpoints.shards import Shards
 from auras_ros.checkpoints.tensors import fill
 from auras_ros.checkpoints.vlm import cogagent, idefics3, llava, qwen_vl
@@ -45,7 +47,7 @@ FORMS: Mapping[str, Callable[[ConfigReader], VlmForm]] = {
 @dataclass(frozen=True, eq=False)
 class VlmCheckpoint:
     """stop_ids: tokens that end an answer. length: tokens of prompt and answer together, at most. stored: the type of
-    the weights in the file. sampling: where a request says nothing."""
+    the weights in the file. sampling: where a request says nothing. targets: what adapters can change."""
 
     name: str
     digest: str
@@ -55,6 +57,7 @@ class VlmCheckpoint:
     length: int
     stored: torch.dtype
     sampling: Sampling
+    targets: AdapterTargets
 
 
 def open_vlm(folder: Path, dtype: str = "auto", device: str = "cpu", weights: bool = True) -> VlmCheckpoint:
@@ -82,6 +85,7 @@ def open_vlm(folder: Path, dtype: str = "auto", device: str = "cpu", weights: bo
     tensors = linked(list(model.state_dict()), Shards(folder), form.parts, form.source_of, form.is_ignored)
     _check_numbers(folder, tensors, model)
     _check_head(tensors, model)
+    targets = AdapterTargets(_linears(model), form.parts, form.source_of, form.is_ignored, form.sizes.language.width)
     stored = stored_dtype(tensors)
     if weights:
         model = _filled(model, tensors, folder, dtype, device, stored)
@@ -94,6 +98,7 @@ def open_vlm(folder: Path, dtype: str = "auto", device: str = "cpu", weights: bo
         length=form.length,
         stored=stored,
         sampling=sampling,
+        targets=targets,
     )
 
 
@@ -118,6 +123,15 @@ def _check_head(tensors: SourcedTensors, model: Vlm) -> None:
     if head is not None and not torch.equal(head, tensors[WORDS]):
         origin = tensors.origin(WORDS)
         raise CheckpointError(f"{origin}: lm_head.weight differs from it, but tie_word_embeddings says that it is one")
+
+
+def _linears(model: Vlm) -> dict[str, tuple[int, int]]:
+    """[out, in] of each linear layer that tokens or images go through once."""
+    return {
+        name: (layer.out_features, layer.in_features)
+        for name, layer in model.named_modules()
+        if type(layer) is nn.Linear and ".cross_attn." not in name
+    }
 
 
 def _sampling(generation: Mapping[str, Any]) -> Sampling:

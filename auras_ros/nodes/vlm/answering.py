@@ -133,6 +133,8 @@ class Answering:
         self._preparing_ns = self._monotonic.now_ns()
         try:
             images = [] if asked.image is None else [asked.image.item()]
+            if images:
+                asked.size = images[0].shape[0], images[0].shape[1]
             turns = conversation(self._settings.system, asked.question.text, len(images))
             prompt = self._engine.checkpoint.prompts.chat(turns, images)
             default = min(self._settings.max_tokens, max(self._engine.length - len(prompt.ids), 1))
@@ -143,6 +145,8 @@ class Answering:
                     max_tokens=asked.question.max_tokens or default,
                     deadline_ms=self._time_left_ms(asked),
                     priority=asked.question.priority,
+                    adapter=asked.question.adapter,
+                    head=asked.question.head,
                 )
             )
         finally:
@@ -182,7 +186,7 @@ class Answering:
                         self._publishers.piece(asked, index, piece.text, piece.finish)
         answer = reply.result()
         ended_ns = answer.usage.timings.ended_ns
-        return AnswerEnd(answer.finish, answer.detail, ended_ns, answer.usage, len(answer.tokens))
+        return AnswerEnd(answer.finish, answer.detail, ended_ns, answer.usage, len(answer.tokens), answer.result)
 
     def _end(self, asked: AskedQuestion, standing: Standing | None, end: AnswerEnd) -> None:
         with self._lock:
@@ -201,3 +205,5 @@ class Answering:
             self.newest = asked, end
         with self._guarded("publishing an answer"):
             self._publishers.answer(asked, text, end)
+        with self._guarded("publishing detections"):
+            self._publishers.boxes(asked, end)

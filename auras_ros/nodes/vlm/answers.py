@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from auras_ros.engine.reply import Reply
 from auras_ros.engine.request import RequestUsage
+from auras_ros.lora.heads import HeadResult
 from auras_ros.nodes.common.diagnostics import QosWatch
 from auras_ros.nodes.common.messages import json_message
 from auras_ros.nodes.vlm.cameras import CameraImage
+from auras_ros.nodes.vlm.detections import DetectionPublisher
 from auras_ros.nodes.vlm.question import Question
 from auras_ros.ros import QoSProfile, ReliabilityPolicy
 from auras_ros.ros.msg import String
@@ -21,8 +23,8 @@ REFUSED = "refused"
 
 @dataclass(eq=False)
 class AskedQuestion:
-    """A question on its way. standing: the name of a standing one. image: None if it is about none. Times are
-    monotonic, ns."""
+    """A question on its way. standing: the name of a standing one. image: None if it is about none; size: its height
+    and width, once it was looked at. Times are monotonic, ns."""
 
     question: Question
     id: str
@@ -31,6 +33,7 @@ class AskedQuestion:
     asked_ns: int
     reply: Reply | None = field(default=None, init=False)
     parts: list[str] = field(default_factory=list, init=False)
+    size: tuple[int, int] = field(default=(0, 0), init=False)
 
     def age_ms(self, at_ns: int) -> float | None:
         """Of the image; None before it is known when."""
@@ -40,22 +43,24 @@ class AskedQuestion:
 @dataclass(frozen=True)
 class AnswerEnd:
     """finish: the engine's reason, or `refused`. usage: None if the engine was not asked, or did not end it. tokens: of
-    the answer."""
+    the answer. result: of a task head."""
 
     finish: str
     detail: str
     ended_ns: int
     usage: RequestUsage | None = None
     tokens: int = 0
+    result: HeadResult | None = None
 
 
 class AnswerPublishers:
-    """`answer` and `answer/stream`. Any thread."""
+    """`answer` and `answer/stream`, and what finds boxes. Any thread."""
 
     def __init__(self, qos: QosWatch) -> None:
         self._answers = qos.create_publisher(String, "answer", ANSWERS)
         self._pieces = qos.create_publisher(String, "answer/stream", PIECES)
         self.origin: dict[str, Any] = {}  # session and model, in every answer
+        self.detections: DetectionPublisher | None = None  # while adapters can be asked for
 
     def piece(self, asked: AskedQuestion, index: int, text: str, finish: str | None) -> None:
         self._pieces.publish(json_message({"id": asked.id, "index": index, "text": text, "finish": finish}))
@@ -66,7 +71,8 @@ class AnswerPublishers:
 
     def answer(self, asked: AskedQuestion, text: str, end: AnswerEnd) -> None:
         fields: dict[str, Any] = {"id": asked.id, "question": asked.question.text, "standing": asked.standing}
-        fields |= {"text": text, "finish": end.finish, "detail": end.detail}
+        fields |= {"text": text, "finish": end.finish, "detail": end.detail, "adapter": asked.question.adapter}
+        fields["result"] = None if end.result is None else asdict(end.result)
         times = None if end.usage is None else end.usage.timings
         if asked.image is not None:
             fields["image"] = {
@@ -86,9 +92,15 @@ class AnswerPublishers:
             fields["tokens"] = {"prompt": end.usage.prompt_tokens, "cached": cached, "answer": end.tokens}
         self._publish(fields)
 
+    def boxes(self, asked: AskedQuestion, end: AnswerEnd) -> None:
+        """What a box head has found in the image, if it is one's answer about an image."""
+        if self.detections is None or asked.image is None or end.result is None or end.result.kind != "box":
+            return
+        image = asked.image
+        self.detections.publish(image.stamp_ns, image.item.frame_id, asked.size, end.result.boxes)
+
     def _publish(self, fields: dict[str, Any]) -> None:
         """Every answer has the same keys."""
-        empty = {"id": "", "question": "", "standing": "", "text": "", "finish": "", "detail": ""}
-        self._answers.publish(
-            json_message({**empty, "image": None, "timings_ms": None, "tokens": None, **fields, **self.origin})
-        )
+        empty: dict[str, Any] = dict.fromkeys(("id", "question", "standing", "adapter", "text", "finish", "detail"), "")
+        empty |= dict.fromkeys(("result", "image", "timings_ms", "tokens"))
+        self._answers.publish(json_message({**empty, **fields, **self.origin}))

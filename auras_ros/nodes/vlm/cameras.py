@@ -7,7 +7,7 @@ is decoded when somebody asks about it; of the others only the header is read.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from auras_ros.clock import MonotonicClock
@@ -29,9 +29,20 @@ from auras_ros.observation.images import ImageArray
 from auras_ros.ros import Node
 from auras_ros.ros.msg import CompressedImage, Image
 
-Pixels = Callable[[], ImageArray]
-CameraImage = Stamped[Pixels]
-"""Its item returns RGB, uint8 [height, width, 3], in any thread, or raises ObservationError."""
+
+@dataclass(frozen=True, eq=False)
+class CameraPixels:
+    """Called in any thread it returns RGB, uint8 [height, width, 3], or raises ObservationError. frame_id: that of the
+    message."""
+
+    read: Callable[[], ImageArray]
+    frame_id: str
+
+    def __call__(self) -> ImageArray:
+        return self.read()
+
+
+CameraImage = Stamped[CameraPixels]
 
 
 class CameraInputs:
@@ -41,7 +52,7 @@ class CameraInputs:
         self._node, self._compressed = node, settings.compressed
         self._monotonic = MonotonicClock()
         names = settings.camera_names()
-        self._slots: dict[str, LatestSlot[Pixels]] = {
+        self._slots: dict[str, LatestSlot[CameraPixels]] = {
             name: LatestSlot(name, settings.camera_age_limit_ms, settings.stamp_ahead_ms) for name in names
         }
         self._counters = InputCounters(names)
@@ -115,13 +126,13 @@ class CameraInputs:
         if put.item is not before:  # else a camera that repeats one image
             self._news(name)
 
-    def _pixels(self, message: Image | CompressedImage) -> Pixels:
+    def _pixels(self, message: Image | CompressedImage) -> CameraPixels:
         """Raises ObservationError."""
         if self._compressed:
             compressed_size(message.data)
-            return partial(decode_compressed, message.data)
+            return CameraPixels(partial(decode_compressed, message.data), message.header.frame_id)
         pixels = raw_pixels(message)
-        return lambda: pixels
+        return CameraPixels(lambda: pixels, message.header.frame_id)
 
     def _refuse(self, name: str, fault: ObservationFault) -> None:
         self._counters.refused(name, fault)

@@ -1,4 +1,5 @@
-"""What the node holds between configure and cleanup: the engine, and the topics of cameras and questions."""
+"""What the node holds between configure and cleanup: the engine and its adapters, and the topics of cameras, questions
+and detections."""
 
 from __future__ import annotations
 
@@ -7,8 +8,10 @@ from collections.abc import Callable
 
 from auras_ros.engine.engine import Engine
 from auras_ros.nodes.common.diagnostics import QosWatch
+from auras_ros.nodes.vlm.adapters import NodeAdapters
 from auras_ros.nodes.vlm.answers import ANSWERS
 from auras_ros.nodes.vlm.cameras import CameraInputs
+from auras_ros.nodes.vlm.detections import DetectionPublisher
 from auras_ros.nodes.vlm.settings import VlmSettings
 from auras_ros.ros import Node
 from auras_ros.ros.msg import String
@@ -21,6 +24,8 @@ class ConfiguredVlm:
         self, node: Node, settings: VlmSettings, engine: Engine, qos: QosWatch, on_question: Callable[[str], None]
     ) -> None:
         self._node, self.settings, self.engine = node, settings, engine
+        self.adapters = NodeAdapters(engine, settings.adapter_folders())
+        self.detections = None if engine.adapters is None else self._publisher(qos)
         self.cameras = CameraInputs(node, settings, qos)
         self._questions = qos.create_subscription(
             String, "question", lambda message: on_question(message.data), ANSWERS
@@ -30,5 +35,14 @@ class ConfiguredVlm:
         """Release topics and engine: waits for a forward that runs."""
         self._node.destroy_subscription(self._questions)
         self.cameras.close()
+        if self.detections is not None:
+            self.detections.close()
         gc.unfreeze()
         self.engine.close()
+
+    def _publisher(self, qos: QosWatch) -> DetectionPublisher | None:
+        try:
+            return DetectionPublisher(qos)
+        except ImportError as error:  # of ROS 2: boxes are in the answers all the same
+            self._node.get_logger().warning(f"no detections: {error}")
+            return None

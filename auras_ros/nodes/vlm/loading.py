@@ -1,4 +1,5 @@
-"""The slow part of configure: the model is read and checked, becomes an engine, and answers once. No topics here."""
+"""The slow part of configure: the model is read and checked, becomes an engine, answers once, and gets its adapters. No
+topics here."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ from auras_ros.device.make import kind_of
 from auras_ros.engine.build import make_engine
 from auras_ros.engine.engine import Engine
 from auras_ros.engine.request import InvalidRequestError, VlmRequest
+from auras_ros.nodes.vlm.adapters import NodeAdapters
 from auras_ros.nodes.vlm.settings import VlmSettings
 from auras_ros.parameters import ParameterError
 from auras_ros.ros.refusals import SETTINGS_ERRORS
@@ -48,6 +50,8 @@ def load_engine(settings: VlmSettings, anywhere: frozenset[int], say: Callable[[
         occupy("vlm", None, threads)  # the stages' own threads have changed the number of all later ones
         engine.start()
         _try(engine, settings)
+        say("adapters")
+        NodeAdapters(engine, {}).change(settings.adapter_folders())
         refused.pop_all()
     return engine
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, NoReturn
 
@@ -23,9 +24,11 @@ from auras_ros.nodes.vlm.loading import BAD_SETTINGS_ERRORS, load_engine
 from auras_ros.nodes.vlm.question import question_fields, read_question
 from auras_ros.nodes.vlm.settings import VlmSettings
 from auras_ros.nodes.vlm.status import VlmStatus, resource_usage
-from auras_ros.ros import LifecycleState, TransitionCallbackReturn
+from auras_ros.ros import LifecycleState, Parameter, TransitionCallbackReturn
 from auras_ros.ros.callbacks import failures_of
+from auras_ros.ros.msg import SetParametersResult
 from auras_ros.ros.process import leave, run_node
+from auras_ros.ros.settings import refusal
 
 SHOWN_CHARACTERS = 80
 
@@ -53,6 +56,7 @@ class VlmNode(LoadedNode):
             return False
         self.status.configured = ConfiguredVlm(self, settings, engine, self._qos, self._on_question)
         model = {"name": engine.checkpoint.name, "digest": engine.checkpoint.digest}
+        self._answers.detections = self.status.configured.detections
         self._answers.origin = {"session": session, "model": model}
         self.status.resources = resource_usage(engine, (self._monotonic.now_ns() - began_ns) / 1e6)
         self.get_logger().info(", ".join(f"{key} {text}" for key, text in self.status.resources.items()))
@@ -79,8 +83,36 @@ class VlmNode(LoadedNode):
 
     def _close(self) -> None:
         configured, self.status.configured = self.status.configured, None
+        self._answers.detections = None
         if configured is not None:
             configured.close()
+
+    # -- adapters (executor thread) -----------------------------------------------------------------------
+
+    def _on_set(self, parameters: list[Parameter]) -> SetParametersResult:
+        """`loras` is changed at once where a model is configured. The files are read here: until then messages wait,
+        and answers go on."""
+        loras = [each for each in parameters if each.name == "loras"]
+        result = super()._on_set([each for each in parameters if each.name != "loras"])
+        if not result.successful:
+            return result
+        for each in loras:
+            if reason := refusal(self, VlmSettings, each) or self._change_adapters(each.value):
+                return SetParametersResult(successful=False, reason=reason)
+        return result
+
+    def _change_adapters(self, loras: str) -> str:
+        """Why they may not be so; empty if they may, and are now."""
+        configured = self.status.configured
+        if configured is None and self.status.lifecycle != "unconfigured":
+            return f"vlm: loras: the vlm is {self.status.lifecycle}"
+        try:
+            wanted = replace(VlmSettings(), loras=loras).adapter_folders()
+            if configured is not None:
+                configured.adapters.change(wanted)
+        except (ValueError, OSError) as error:
+            return str(error)
+        return ""
 
     # -- questions (executor thread) ----------------------------------------------------------------------
 

@@ -21,7 +21,8 @@ LEAST_PRIORITY = 1_000_000
 class Question:
     """camera: empty is about no image. id: the asker's, repeated in the answer. max_tokens: None is the parameter's.
     priority: smaller ones first. deadline_ms: after this time the answer ends with what there is. stream: publish the
-    answer's pieces too. Raises MessageError."""
+    answer's pieces too. adapter: the name of one of `loras`. head: whether its task head answers; None: if it has one.
+    Raises MessageError."""
 
     text: str
     camera: str = ""
@@ -30,9 +31,11 @@ class Question:
     priority: int = 0
     deadline_ms: float | None = None
     stream: bool = True
+    adapter: str = ""
+    head: bool | None = None
 
     def __post_init__(self) -> None:
-        for name in ("text", "camera", "id"):
+        for name in ("text", "camera", "id", "adapter"):
             if not isinstance(value := getattr(self, name), str):
                 raise MessageError(f"{name}: expected a text, got {value!r:.80}")
         if not self.text.strip():
@@ -47,6 +50,8 @@ class Question:
             raise MessageError(f"deadline_ms: expected a time above 0, got {self.deadline_ms!r:.80}")
         if not isinstance(self.stream, bool):
             raise MessageError(f"stream: expected true or false, got {self.stream!r:.80}")
+        if self.head is not None and not isinstance(self.head, bool):
+            raise MessageError(f"head: expected true or false, got {self.head!r:.80}")
 
 
 @dataclass(frozen=True)

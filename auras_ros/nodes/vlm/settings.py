@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from pathlib import Path
 
 from auras_ros.engine.options import EngineOptions
 from auras_ros.nodes.vlm.question import StandingQuestion, read_standing
 from auras_ros.parameters import ParameterError, core_numbers, parameter
 
 MOST = 2**20
+MOST_SLOTS = 8  # adapters in memory, where nobody says how many
 
 
 @dataclass(frozen=True)
 class VlmSettings:
-    """Parameters of the node `vlm`. All but `autostart` are read at the next configure and refused while it is active.
+    """Parameters of the node `vlm`. All but `autostart` are read at the next configure and refused while it is active,
+    but `loras`, which is changed at once where a model is configured.
     Those of the engine have the names and defaults of `EngineOptions`."""
 
     autostart: bool = parameter(False, "configure and activate at start; otherwise somebody else must do it")
@@ -80,6 +83,21 @@ class VlmSettings:
     )  # fmt: skip
     swap_folder: str = parameter(EngineOptions.swap_folder, "folder, on a disk, for the file of those layers")
     swap_core: int = parameter(EngineOptions.swap_core, "core of the thread that reads it; -1: any", -1, 4095)
+    loras: str = parameter(
+        "", "LoRA adapters that questions may ask for: name=folder,name=folder; may be changed while it runs"
+    )
+    max_loras: int = parameter(
+        EngineOptions.max_loras, "adapters in memory at once; 0: as many as `loras` names, 8 at most", 0, 256
+    )
+    max_lora_rank: int = parameter(EngineOptions.max_lora_rank, "largest rank of an adapter", 1, 1024)
+    lora_policy: str = parameter(
+        EngineOptions.lora_policy, "which adapters' questions run together, and which is merged (docs/lora.md)"
+    )
+    lora_theta_ms: int = parameter(EngineOptions.lora_theta_ms, "how long it lets a question wait", 1, 60000)
+    lora_ways: str = parameter(
+        EngineOptions.lora_ways,
+        "how adapters' products are multiplied: one way's name, or the file of a searched table",
+    )
 
     def camera_names(self) -> tuple[str, ...]:
         """Raises ParameterError."""
@@ -106,7 +124,21 @@ class VlmSettings:
 
     def engine_options(self) -> EngineOptions:
         """Raises ParameterError."""
-        return EngineOptions(**{each.name: getattr(self, each.name) for each in fields(EngineOptions)})
+        given = {each.name: getattr(self, each.name) for each in fields(EngineOptions)}
+        given["max_loras"] = self.max_loras or min(MOST_SLOTS, len(self.adapter_folders()))
+        return EngineOptions(**given)
+
+    def adapter_folders(self) -> dict[str, Path]:
+        """By the adapters' names. Raises ParameterError."""
+        found: dict[str, Path] = {}
+        for part in self.loras.split(",") if self.loras.strip() else []:
+            name, _, folder = (each.strip() for each in part.partition("="))
+            if not name or not folder:
+                raise ParameterError(f"vlm: loras: expected name=folder, got {part.strip()!r}")
+            if name in found:
+                raise ParameterError(f"vlm: loras: '{name}' is there twice")
+            found[name] = Path(folder)
+        return found
 
     def check(self) -> None:
         """Check what does not need the model. Raises ParameterError."""

@@ -50,6 +50,7 @@ class VlmStatus(LoadedNodeStatus):
             "lifecycle": self._lifecycle,
             "cameras": lambda: self.configured.cameras.check() if self.configured else nothing(),
             "engine": lambda: self._engine(self.configured.engine) if self.configured else nothing(),
+            "adapters": lambda: self._adapters(self.configured) if self.configured else nothing(),
             "questions": lambda: self._questions(self.answering) if self.answering else nothing(),
         }
 
@@ -83,6 +84,17 @@ class VlmStatus(LoadedNodeStatus):
         if self.late:
             return DiagnosticReport(Level.ERROR, self.late, values)
         return DiagnosticReport(Level.OK, "answers" if engine.running else "waits for questions", values)
+
+    def _adapters(self, configured: ConfiguredVlm) -> DiagnosticReport:
+        """Which there are, and what the engine does for them."""
+        known, adapters = configured.adapters.describe(), configured.engine.adapters
+        if adapters is None:
+            return DiagnosticReport(Level.OK, "none can be asked for: max_loras is 0")
+        pool = adapters.pool.stats
+        values: dict[str, object] = {f"adapter {name}": text for name, text in known.items()}
+        values |= {"loads": pool.loads, "load_ms": f"{pool.load_s * 1e3:.0f}"}
+        values |= {"hits": pool.hits, "evictions": pool.evictions}
+        return DiagnosticReport(Level.OK, f"there are: {', '.join(known) or 'none'}", values)
 
     def _questions(self, answering: Answering) -> DiagnosticReport:
         """How questions ended; the newest answer's age and its image's age; the standing questions."""

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 from rosbags.interfaces import Nodetype
-from rosbags.typesys import Stores, get_typestore
+from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
-from . import cdr
+from . import cdr, vision_msgs
 from .fields import INTEGERS, Field, coercer, default_factory
 
 _PLACEHOLDER = "structure_needs_at_least_one_member"
@@ -23,6 +23,8 @@ _PLACEHOLDER = "structure_needs_at_least_one_member"
 _DEFAULTS: dict[str, dict[str, Any]] = {"geometry_msgs/msg/Quaternion": {"w": 1.0}}
 
 STORE = get_typestore(Stores.ROS2_JAZZY)
+for _name, _text in vision_msgs.DEFINITIONS.items():
+    STORE.register(get_types_from_msg(_text, _name))
 
 
 class Message:

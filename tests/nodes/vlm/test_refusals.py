@@ -24,7 +24,7 @@ def test_bad_questions_are_refused_by_name_while_a_good_one_is_answered(bench: B
     bench.watch.until(bench.gate.waits.is_set, "an answer under way")
     bad = {
         '{"text": ': "question: not JSON",
-        '{"text": "a", "camra": "top"}': "question: unknown key 'camra'; known: camera, deadline_ms",
+        '{"text": "a", "camra": "top"}': "question: unknown key 'camra'; known: adapter, camera, deadline_ms",
         '{"camera": "top"}': "question: text: missing",
         '{"text": "a", "camera": "back"}': "question: camera: 'back' is not one of `cameras`: top, side",
         '{"text": "a", "max_tokens": 0}': "question: max_tokens: expected a whole number from 1, got 0",

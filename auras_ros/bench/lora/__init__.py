@@ -1,0 +1,1 @@
+"""VaLoRA's benches: adapters, what is merged, and task heads."""

@@ -1,0 +1,164 @@
+"""`auras bench lora-atmm`: low-rank products of many adapters, each shape in its quickest way (VaLoRA 4.3, figures 17
+and 18).
+
+    auras bench lora-atmm --search ways.json     search the table on this machine (algorithm 2)
+    auras bench lora-atmm --table ways.json      measure with it, in another run
+
+ATMM takes each shape's way from the table, the look-up included; beside it stands every way for all shapes, and the
+operators of dLoRA (einsum), Punica and S-LoRA as a CPU can have them. All compute the same, which is checked, and take
+turns in interleaved rounds; a ratio is taken within a round. Each shape's best way is named by one half of the rounds
+and compared with ATMM in the other, so that it is not the one that was lucky. Without a table the rule decides that
+holds where none was searched. CPU only: on a GPU the tilings of `kernels/lora_tilings.py` take the place of the ways.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from auras_ros.bench.lora.atmm_show import NOTE, TABLE_1, draw, paper_figures, table
+from auras_ros.bench.lora.atmm_summary import case_rows, summary
+from auras_ros.bench.lora.baselines import BASELINES
+from auras_ros.bench.lora.search import search
+from auras_ros.bench.lora.shapes import LAYERS, CaseRun, cases
+from auras_ros.bench.lora.timing import CaseWindows
+from auras_ros.bench.options import add_minutes, add_seed, amount, bench_parser, check_least, listed, refusing
+from auras_ros.kernels.lora_batch import LoraShape
+from auras_ros.kernels.lora_table import FixedWay, WayChooser, WayTable
+from auras_ros.kernels.lora_table_file import cpu_name, read_table, write_table
+from auras_ros.kernels.lora_ways import WAYS
+from auras_ros.measure.cores import available, on_cores
+from auras_ros.measure.minutes import CUT, Ends, OverError, run_parts
+from auras_ros.measure.rounds import Rounds
+from auras_ros.measure.window import Length
+from auras_ros.report.result import Report, Say, unwritable
+
+__all__ = ["draw", "run", "table"]
+ATMM = "atmm"
+LEAST_RUNS = 4  # of a window
+SEARCHED: dict[str, list[Any]] = {
+    "layers": [name for name in LAYERS if name != "tiny"],
+    "tokens": [2**power for power in range(11)],
+    "ranks": [8, 16, 64],
+    "adapters": [1, 2, 4, 8],
+}
+MEASURED: dict[str, list[Any]] = {
+    "layers": ["o-256", "qkv-896", "down-896", "o-2048"],
+    "tokens": [1, 4, 16, 64, 256, 1024],
+    "ranks": [16, 64],
+    "adapters": [1, 4, 8],
+}
+
+
+def run(argv: list[str], progress: Say) -> Report:
+    options = _options(argv)
+    report = Report("lora-atmm", more={"note": NOTE, "table_1": TABLE_1, "device": cpu_name(options.cores)})
+    torch.set_num_threads(options.cores)
+    with on_cores(options.cores), torch.inference_mode():
+        if options.search:
+            run_parts(report, options.minutes, {"search": partial(_search, options, report, progress)})
+        else:
+            run_parts(report, options.minutes, {"atmm": partial(_measure, options, report, progress)})
+            report.more["paper"] = paper_figures(report.summary)
+    return report
+
+
+def _options(argv: list[str]) -> argparse.Namespace:
+    parser = bench_parser("lora-atmm", __doc__)
+    parser.add_argument("--search", type=Path, metavar="FILE", help="search, and write the table here")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="measure with the table of this file")
+    known = [name for name in LAYERS if name != "tiny"]
+    parser.add_argument("--layers", type=listed(str, LAYERS), help=f"some of {', '.join(known)}")
+    for name, kind in (("tokens", "rows of a batch"), ("ranks", "the largest"), ("adapters", "of a batch")):
+        default = f"search: {_short(SEARCHED[name])}; else {_short(MEASURED[name])}"
+        parser.add_argument(f"--{name}", type=listed(int), help=f"{kind} ({default})")
+    known_ways = f"the search chooses among ({','.join(WAYS)})"
+    parser.add_argument("--ways", type=listed(str, WAYS), default=list(WAYS), help=known_ways)
+    parser.add_argument("--cores", type=int, default=1, help="and threads of torch (1)")
+    parser.add_argument("--memory-mib", type=int, default=512, help="shapes that take more are left out (512)")
+    parser.add_argument("--rounds", type=int, help="interleaved rounds of each shape (search: 9; else 12)")
+    parser.add_argument("--seconds", type=amount, default=0.01, help="least seconds of a window (0.01)")
+    add_minutes(parser, 30.0)
+    add_seed(parser)
+    options = parser.parse_args(argv)
+    if options.search and options.table:
+        parser.error("--search and --table: one of them; what is measured must not be what the table was made from")
+    for option, values in (SEARCHED if options.search else MEASURED).items():
+        setattr(options, option, getattr(options, option) or values)
+    options.rounds = options.rounds or (9 if options.search else 12)
+    check_least(parser, options, rounds=2, cores=1, memory_mib=1, seed=0)
+    if bad := [each for each in [*options.tokens, *options.ranks, *options.adapters] if each < 1]:
+        parser.error(f"--tokens, --ranks, --adapters: must be at least 1, got {bad[0]}")
+    if options.cores > available():
+        parser.error(f"--cores: from 1 to the {available()} of this process, got {options.cores}")
+    if options.search and (why := unwritable(options.search)):
+        parser.error(f"--search: {why}")
+    options.length = Length(chunks=LEAST_RUNS, seconds=options.seconds)
+    with refusing(parser, ValueError, OSError, what="--table: "):
+        options.chooser = _chooser(options)
+    return options
+
+
+def _short(numbers: list[int]) -> str:
+    return ",".join(map(str, numbers))
+
+
+def _chooser(options: argparse.Namespace) -> WayTable:
+    """Raises ValueError, also for a file that has no table of this machine: it would measure the rule."""
+    if options.table is None:
+        return WayTable({})
+    device = cpu_name(options.cores)
+    entries = read_table(options.table, device)
+    if not entries:
+        raise ValueError(f"{options.table} has no table of {device}")
+    return WayTable(entries)
+
+
+def _search(options: argparse.Namespace, report: Report, say: Say, ends: Ends) -> None:
+    began_s = time.monotonic()
+    found = cases(options.layers, options.tokens, options.ranks, options.adapters, options.memory_mib)
+    entries = search(found, options, report, say, ends)
+    search_s = time.monotonic() - began_s
+    report.summary |= {"search_s": search_s, "shapes": len(entries), "ways": len(WAYS)}
+    for way in WAYS:
+        report.summary[f"shapes_{way.replace('-', '_')}"] = sum(each == way for each in entries.values())
+    write_table(options.search, cpu_name(options.cores), entries, search_s=search_s, torch=torch.__version__)
+
+
+def _measure(options: argparse.Namespace, report: Report, say: Say, ends: Ends) -> None:
+    contenders: dict[str, WayChooser] = {name: FixedWay(way) for name, way in {**WAYS, **BASELINES}.items()}
+    contenders[ATMM] = options.chooser
+    todo = list(cases(options.layers, options.tokens, options.ranks, options.adapters, options.memory_mib))
+    shapes = list[LoraShape]()
+    for number, case in enumerate(todo):
+        if time.monotonic() > ends.soft_s:
+            report.leave_out("atmm", f"{len(todo) - number} of {len(todo)} shapes: the bench's minutes were over")
+            break
+        say(f"measuring: {number + 1} of {len(todo)}, {case}")
+        made = CaseRun(case, options.seed)
+        windows = CaseWindows(made, contenders)
+        rounds: Rounds[str] = Rounds(str(case), windows.rate, options, ends, lambda text: None)
+        rounds.contest([name for name in contenders if case.fits(name, options.memory_mib)], windows.prepare)
+        rounds.tell(report)
+        if ATMM in rounds.rates:
+            chosen = options.chooser.name(made.shape)
+            report.rows += case_rows(case, options.cores, chosen, rounds.rates, windows.layer_us)
+            shapes.append(made.shape)
+    if not report.rows:
+        raise OverError(CUT)
+    report.summary |= summary(report.rows) | {"lookup_us": _lookup_us(options.chooser, shapes)}
+
+
+def _lookup_us(chooser: WayTable, shapes: list[LoraShape]) -> float:
+    """Of one look-up, of a shape that was seen before."""
+    count = 1000
+    began_ns = time.perf_counter_ns()
+    for _ in range(count):
+        for shape in shapes:
+            chooser.choose(shape)
+    return (time.perf_counter_ns() - began_ns) / 1e3 / count / len(shapes)

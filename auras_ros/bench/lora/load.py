@@ -1,0 +1,258 @@
+"""`auras bench lora-load`: many adapters on one vision-language model, by policy, and vLLM beside them (VaLoRA figures
+14, 19 and 22).
+
+Every side is a server with the same model, the same PEFT folders and the same cores, and gets the same requests from
+the same client, one side at a time in interleaved rounds; tokens of all sides are checked for equality before. First a
+closed loop gives the throughput of `unmerge-only`; then requests come at 70 % of it. The figure is VaLoRA's average
+token latency: the sum of all requests' times over the sum of their tokens.
+
+Whole systems are what the paper compares with: `unmerge-only` with S-LoRA's and with Punica's way to multiply, dLoRA's
+policy with its einsum, and one adapter at a time. Then every policy again with this package's own way. vLLM runs in the
+environment of `auras bench peers-vlm --setup DIR --only-setup`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from auras_ros.bench.figures.paper import PaperFigure, beside_ours
+from auras_ros.bench.lora.adapter_folders import write_adapters
+from auras_ros.bench.lora.trace import LoraTrace
+from auras_ros.bench.options import bench_parser, check_least, listed, refusing
+from auras_ros.bench.peers.environment import SetupError
+from auras_ros.bench.peers_vlm import environment
+from auras_ros.bench.peers_vlm.command import add_contest, check_contest, model_folder
+from auras_ros.bench.peers_vlm.contest import CLOSED, POISSON, ModelWindows, PeersContest, Window
+from auras_ros.bench.peers_vlm.models import MODELS
+from auras_ros.bench.peers_vlm.server import ServerCommand
+from auras_ros.bench.peers_vlm.sides import AT_ONCE, OUR_OPTIONS, OURS, SERVE, VLLM, openmp_of, vllm
+from auras_ros.bench.peers_vlm.workload import Shape
+from auras_ros.measure.cores import on_cores, words
+from auras_ros.measure.minutes import Ends, MeasureStep, run_parts
+from auras_ros.report.result import Report, Say, key
+from auras_ros.report.statistics import student
+from auras_ros.report.table import Column, grouped_by, in_columns
+
+VALORA = f"{OURS} valora"
+# A side: its policy and its way to multiply; "" is what the searched table says.
+SYSTEMS = {
+    VALORA: ("valora", ""),
+    "s-lora": ("unmerge-only", "segmented"),
+    "punica": ("unmerge-only", "gathered"),
+    "dlora": ("dlora", "padded"),  # what its einsum is on a CPU: one batched product
+    f"{OURS} merge-only": ("merge-only", ""),
+}
+POLICIES = {f"{OURS} unmerge-only": ("unmerge-only", ""), f"{OURS} dlora": ("dlora", "")}
+RATED = f"{OURS} unmerge-only"  # whose saturation the rate is a share of
+PAPER = (
+    PaperFigure("average token latency below dLoRA, Punica, S-LoRA (retrieval)", "72, 50, 20", "%", "6.2"),
+    PaperFigure("the policy below merge-only, unmerge-only, dLoRA", "33, 59, 21", "%", "6.3.3"),
+    PaperFigure("below the best of whole systems", 0.20, "", "6.2", "gain_over_best"),
+)
+COLUMNS: tuple[Column, ...] = (
+    ("skew", "{skew:g}"),
+    ("side", "{side}"),
+    ("ms a token", "{token_ms:.1f}"),
+    ("95 %", "{token_ms_low:.1f} to {token_ms_high:.1f}"),
+    ("valora over it", "{ratio:.3f}"),
+    ("95 %", "{ratio_low:.3f} to {ratio_high:.3f}"),
+    ("E2E mean ms", "{e2e_mean_ms:.0f}"),
+    ("TTFT mean", "{ttft_mean_ms:.0f}"),
+    ("closed loop requests/s", "{closed_hz:.2f}"),
+    ("rounds", "{rounds}"),
+)
+
+
+def run(argv: list[str], progress: Say) -> Report:
+    parser = _parser()
+    options = parser.parse_args(argv)
+    _check(parser, options)
+    report = Report("lora-load", more={"trace": {}})
+    with refusing(parser, SetupError):
+        python = environment.setup(options.setup, progress)
+        report.more["peers"] = environment.versions(python)
+    parts: dict[str, MeasureStep] = {
+        f"{name}, skew {skew:g}": partial(_measure, report, options, name, skew, python, progress)
+        for name in options.models
+        for skew in options.skews
+    }
+    with on_cores(options.cores):
+        run_parts(report, options.minutes, parts)
+    report.summary |= summarised(report.rows)
+    return report
+
+
+class LoraContest(PeersContest):
+    """The same contest with another trace: each request names its adapter."""
+
+    def __init__(self, trace: LoraTrace, adapters: Sequence[str], *others: Any) -> None:
+        super().__init__(*others)
+        self._trace, self._adapters = trace, list(adapters)
+
+    def _bodies(self, what: str, count: int | None = None) -> list[bytes]:
+        seed = f"{self._options.seed} {self.measured.model} {self._trace.skew} {what}"
+        return self._trace.bodies(self._adapters, count or self._options.requests, seed)
+
+    def _arrivals(self, count: int, seed: str) -> list[float]:
+        assert self.measured.rate_hz is not None
+        return self._trace.arrivals(self.measured.rate_hz, count, seed)
+
+    def _rate_hz(self) -> float | None:
+        windows = self.measured.windows[CLOSED].get(RATED)
+        return float(self._options.share * median(each.load.rate_hz for each in windows)) if windows else None
+
+
+def _measure(
+    report: Report, options: argparse.Namespace, name: str, skew: float, python: Path, say: Say, ends: Ends
+) -> None:
+    model = MODELS[name]
+    folder = model_folder(model, python, options.setup / "models", say)
+    adapters = write_adapters(folder, options.setup / "adapters" / name, options.adapters, options.rank, options.seed)
+    trace = LoraTrace(skew)
+    report.more["trace"][f"{skew:g}"] = trace.describe()
+    settings = argparse.Namespace(**vars(options) | {"requests": options.requests or model.requests})
+    measured = ModelWindows(name, Shape(trace.image_px, trace.with_image, (0, 0), (0, 0)), options.cores)
+    commands = [vllm_side(python, folder, name, adapters, options.rank)]
+    commands += [our_side(side, python, folder, name, adapters, options) for side in options.sides]
+    try:
+        LoraContest(trace, list(adapters), measured, settings, report, ends, say).run(commands)
+    finally:
+        report.rows += load_rows(measured, [each.name for each in commands], options, skew)
+
+
+def our_side(
+    side: str, python: Path, folder: Path, model: str, adapters: Mapping[str, Path], options: argparse.Namespace
+) -> ServerCommand:
+    policy, way = (SYSTEMS | POLICIES)[side]
+    words_ = [
+        *SERVE,
+        str(folder),
+        "--name",
+        model,
+        "--port",
+        "{port}",
+        *OUR_OPTIONS,
+        "--lora-modules",
+        _listed(adapters, ","),
+    ]
+    words_ += ["--max-loras", str(len(adapters)), "--max-lora-rank", str(options.rank)]
+    words_ += ["--lora-policy", policy, "--lora-theta-ms", str(options.theta_ms)]
+    words_ += ["--lora-ways", way or str(options.table or "")]
+    return ServerCommand(side, words_, openmp_of(python), own=True)
+
+
+def vllm_side(python: Path, folder: Path, model: str, adapters: Mapping[str, Path], rank: int) -> ServerCommand:
+    """Eager: adapters turn compilation off on a CPU. A slot more than adapters: with fewer its rows without an adapter
+    get that of the last slot."""
+    command = vllm(python, folder, model, "eager")
+    more = ["--enable-lora", "--max-loras", str(len(adapters) + 1), "--max-lora-rank", str(max(rank, 8))]
+    more += ["--lora-modules", *(f"{name}={path}" for name, path in adapters.items())]
+    return ServerCommand(command.name, [*command.argv, *more], command.environment)
+
+
+def _listed(adapters: Mapping[str, Path], mark: str) -> str:
+    return mark.join(f"{name}={path}" for name, path in adapters.items())
+
+
+def token_ms(window: Window) -> float:
+    """Average token latency (VaLoRA 6.1)."""
+    answers = window.load.answers
+    return 1e3 * sum(each.e2e_s for each in answers) / sum(each.tokens for each in answers)
+
+
+def load_rows(
+    measured: ModelWindows, sides: Sequence[str], options: argparse.Namespace, skew: float
+) -> list[dict[str, Any]]:
+    """ratio: valora's token latency over the side's, within a round: the mean of the rounds with its 95 % interval."""
+    windows = measured.windows.get(POISSON, {})
+    own, rows = [token_ms(each) for each in windows.get(VALORA, [])], []
+    for side in sides:
+        found = windows.get(side, [])
+        row: dict[str, Any] = {
+            "model": measured.model, "skew": skew, "side": side, "adapters": options.adapters, "rank": options.rank,
+            "theta_ms": options.theta_ms, "batch": AT_ONCE, "rate_hz": measured.rate_hz, "dtype": "float32",
+            "cores": measured.cores, "rounds": len(found),
+        }  # fmt: skip
+        closed = measured.windows.get(CLOSED, {}).get(side, [])
+        row["closed_hz"] = median(each.load.rate_hz for each in closed) if closed else None
+        if len(found) > 1:
+            values = [token_ms(each) for each in found]
+            row |= dict(zip(("token_ms", "token_ms_low", "token_ms_high"), student(values), strict=True))
+            ratios = [mine / other for mine, other in zip(own, values, strict=False)]
+            row |= dict(zip(("ratio", "ratio_low", "ratio_high"), student(ratios), strict=True))
+            answers = [answer for each in found for answer in each.load.answers]
+            row["e2e_mean_ms"] = 1e3 * float(np.mean([each.e2e_s for each in answers]))
+            row["ttft_mean_ms"] = 1e3 * float(np.mean([each.ttft_s for each in answers]))
+        else:
+            row["why"] = measured.failed.get(side, "not enough rounds")
+        rows.append(row)
+    return rows
+
+
+def summarised(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """gain_over_best: 1 less the largest of valora's ratios over the other whole systems, at skew 0.6; of every skew
+    under its own name. policy_gain: the same over the policies with our way, and the low end of its interval.
+    over_vllm: valora's ratio over vLLM's."""
+    found = dict[str, float]()
+    for (model, skew), own in grouped_by([row for row in rows if "ratio" in row], "model", "skew").items():
+        of, where = {row["side"]: row for row in own}, f"{key(model)}_{key(f'{skew:g}')}"
+        systems = [of[each] for each in SYSTEMS if each in of and each != VALORA]
+        if systems:
+            found[f"gain_over_best_{where}"] = 1 - max(row["ratio"] for row in systems)
+        policies = [of[each] for each in (*POLICIES, f"{OURS} merge-only") if each in of]
+        if policies:
+            found[f"policy_gain_{where}"] = 1 - max(row["ratio"] for row in policies)
+            found[f"policy_gain_low_{where}"] = 1 - max(row["ratio_high"] for row in policies)
+        if vllm_row := next((row for side, row in of.items() if side.startswith(VLLM)), None):
+            found[f"over_vllm_{where}"] = vllm_row["ratio"]
+    for name, worst in (("gain_over_best", min), ("policy_gain", min), ("policy_gain_low", min), ("over_vllm", max)):
+        at = key("0.6")
+        values = [value for each, value in found.items() if each.startswith(f"{name}_") and each.endswith(f"_{at}")]
+        if name == "policy_gain":
+            values = [value for each, value in found.items() if each.startswith("policy_gain_") and "_low_" not in each]
+        if values:
+            found[name] = worst(values)
+    return found
+
+
+def table(report: Report) -> str:
+    lines = list[str]()
+    for (model,), own in grouped_by(report.rows, "model").items():
+        rate = f" at {own[0]['rate_hz']:.3g} requests/s" if own[0]["rate_hz"] else ""
+        lines.append(f"{model}{rate}, {own[0]['adapters']} adapters of rank {own[0]['rank']}, {words(own[0]['cores'])}")
+        lines += in_columns([row for row in own if "why" not in row], COLUMNS, left=(1,))
+        lines += [f"  {row['side']} was not measured: {row['why']}" for row in own if "why" in row] + [""]
+    lines += [*beside_ours([each.row(report.summary) for each in PAPER], "VaLoRA"), ""]
+    return "\n".join([*lines, *(f"{name:48} {value:.3f}" for name, value in report.summary.items())])
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = bench_parser("lora-load", __doc__)
+    parser.add_argument("--setup", type=Path, required=True, metavar="DIR", help="as of `auras bench peers-vlm`")
+    parser.add_argument("--models", type=listed(str, MODELS), default=["tiny-qwen"], help="(tiny-qwen)")
+    sides = [*SYSTEMS, *POLICIES]
+    parser.add_argument("--sides", type=listed(str, sides), default=sides, help=f"({','.join(sides)})")
+    parser.add_argument("--skews", type=listed(float), default=[0.6], help="share of the most wanted adapter (0.6)")
+    parser.add_argument("--adapters", type=int, default=8, help="(8)")
+    parser.add_argument("--rank", type=int, default=16, help="of all of them (16)")
+    parser.add_argument("--theta-ms", type=int, default=250, help="what a request may wait before it starves (250)")
+    parser.add_argument("--table", type=Path, help="of `auras bench lora-atmm --search`, for our way to multiply")
+    add_contest(parser, share=0.7, minutes=60.0)
+    return parser
+
+
+def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Exits with status 2 for what cannot be run."""
+    check_contest(parser, options)
+    check_least(parser, options, adapters=1, rank=1, theta_ms=1)
+    if VALORA not in options.sides or RATED not in options.sides:
+        parser.error(f"--sides: {VALORA} and {RATED} are always needed")
+    if bad := [skew for skew in options.skews if not 0 < skew <= 1]:
+        parser.error(f"--skews: above 0, to 1, got {bad[0]:g}")

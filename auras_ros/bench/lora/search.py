@@ -1,0 +1,73 @@
+"""The search for the quickest way of each shape (VaLoRA 4.3.2 and algorithm 2), on this machine.
+
+The range of shapes is limited by memory, tokens grow by steps, then come ranks and ways: each is profiled and the best
+kept. The paper steps tokens by 32; here they double, as the look-up takes the nearest by ratio. Ways that are clearly
+slower are dropped after a few windows, and the others are measured again until one is ahead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import time
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import Any
+
+from auras_ros.bench.lora.shapes import CaseRun, LoraCase
+from auras_ros.bench.lora.timing import CaseWindows
+from auras_ros.kernels.lora_batch import LoraShape
+from auras_ros.kernels.lora_table import FixedWay
+from auras_ros.kernels.lora_ways import WAYS
+from auras_ros.measure.minutes import Ends
+from auras_ros.measure.rounds import Rounds
+from auras_ros.report.result import Report, Say
+
+TRIES, NEAR = 3, 0.8  # rounds of all ways; the share of the best's rate from which a way stays
+
+
+def search(
+    found: Iterable[LoraCase], options: argparse.Namespace, report: Report, say: Say, ends: Ends
+) -> dict[LoraShape, str]:
+    """The table's entries; the report gets a row for each case. Ends at ends.soft_s with those it has, and says so."""
+    entries, todo = dict[LoraShape, str](), list(found)
+    for number, case in enumerate(todo):
+        if time.monotonic() > ends.soft_s:
+            report.leave_out("search", f"{len(todo) - number} of {len(todo)} shapes: the bench's minutes were over")
+            break
+        say(f"searching: {number + 1} of {len(todo)}, {case}")
+        run = CaseRun(case, options.seed)
+        rates = _profile(run, options, report, ends)
+        if rates:
+            best = max(rates, key=lambda way: rates[way])
+            entries[run.shape] = best
+            report.rows.append(_row(case, options.cores, best, rates))
+    return entries
+
+
+def _profile(run: CaseRun, options: argparse.Namespace, report: Report, ends: Ends) -> dict[str, float]:
+    """Way -> layers per second."""
+    ways = [way for way in options.ways if run.case.fits(way, options.memory_mib)]
+    rates = _rounds(run, ways, TRIES, options, report, ends)
+    best = max(rates.values(), default=0.0)
+    near = [way for way, rate in rates.items() if rate >= NEAR * best]
+    if len(near) > 1:
+        rates |= _rounds(run, near, options.rounds, options, report, ends)
+    return rates
+
+
+def _rounds(
+    run: CaseRun, ways: Sequence[str], rounds: int, options: argparse.Namespace, report: Report, ends: Ends
+) -> dict[str, float]:
+    windows = CaseWindows(run, {name: FixedWay(way) for name, way in WAYS.items()})
+    some = copy.copy(options)
+    some.rounds = rounds
+    made: Rounds[str] = Rounds(str(run.case), windows.rate, some, ends, lambda text: None)
+    made.contest(ways, windows.prepare)
+    made.tell(report)
+    return {way: median(rates) for way, rates in made.rates.items()}
+
+
+def _row(case: LoraCase, cores: int, best: str, rates: dict[str, float]) -> dict[str, Any]:
+    us = {f"{way}_us": 1e6 / rate for way, rate in rates.items()}
+    return {**vars(case), "cores": cores, "way": best, **us}

@@ -1,0 +1,139 @@
+"""Which requests run and which adapter is merged meanwhile (VaLoRA 4.4.3, algorithm 1), around a scheduler that chooses
+stage and split; and what it is compared with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+from auras_ros.engine.active import ActiveRequest
+from auras_ros.engine.scheduler import Dispatch, EngineState, Stage, StageScheduler
+from auras_ros.lora.slots import Resident
+
+DECODER: tuple[Stage, ...] = ("prefill", "decode")
+
+
+class LoraBatch(NamedTuple):
+    """The requests that the decoder may run, and the adapter in its weights."""
+
+    requests: Sequence[ActiveRequest]
+    merged: Resident | None
+
+
+class LoraPolicy(Protocol):
+    def choose(self, waiting: Sequence[ActiveRequest], state: EngineState) -> LoraBatch:
+        """waiting: for the decoder, first come first."""
+        ...
+
+
+class LoraScheduler:
+    """The policy's choice before each forward of the decoder. While one runs, another one beside it keeps what is
+    merged; a change waits until none does. Images wait for no choice."""
+
+    def __init__(self, inner: StageScheduler, policy: LoraPolicy) -> None:
+        self._inner, self._policy = inner, policy
+
+    def next(self, state: EngineState) -> Dispatch | None:
+        waiting = [each for stage in DECODER for each in state.queues[stage] if not each.busy]
+        waiting.sort(key=lambda each: each.order)
+        requests, merged = self._policy.choose(waiting, state) if waiting else LoraBatch((), state.lora.merged)
+        chosen = frozenset(each.number for each in (*requests, *state.queues["vision"]))
+        dispatch = self._inner.next(replace(state, lora=replace(state.lora, chosen=chosen)))
+        if dispatch is None or dispatch.stage == "vision":
+            return dispatch
+        if merged is not state.lora.merged and any(stage in state.running for stage in DECODER):
+            return None
+        return replace(dispatch, merged=merged)
+
+
+@dataclass(frozen=True)
+class UnmergeOnly:
+    """Every row has its adapter's products (S-LoRA, Punica). batch: requests at once."""
+
+    batch: int
+
+    def choose(self, waiting: Sequence[ActiveRequest], state: EngineState) -> LoraBatch:
+        return LoraBatch(waiting[: self.batch], None)
+
+
+@dataclass(frozen=True)
+class MergeOnly:
+    """Requests of one adapter at a time: that of the oldest one, until it has none or another has waited for theta_ms
+    longer."""
+
+    batch: int
+    theta_ms: float
+
+    def choose(self, waiting: Sequence[ActiveRequest], state: EngineState) -> LoraBatch:
+        first = max(waiting, key=state.waited_ns)
+        own = [each for each in waiting if each.resident is state.lora.merged]
+        stays = own and state.waited_ns(first) < self.theta_ms * 1e6
+        merged = state.lora.merged if stays else first.resident
+        return LoraBatch([each for each in waiting if each.resident is merged][: self.batch], merged)
+
+
+@dataclass(frozen=True)
+class DLora:
+    """Merged or unmerged, with a threshold for each change (dLoRA, Wu et al. 2024, as VaLoRA describes it): merged
+    while the most wanted adapter has at least so large a share of the batch and no request of another one has waited
+    for theta_ms; from unmerged it merges at `merge_share`, from merged it goes back below `unmerge_share`."""
+
+    batch: int
+    theta_ms: float
+    merge_share: float = 0.75
+    unmerge_share: float = 0.5
+
+    def choose(self, waiting: Sequence[ActiveRequest], state: EngineState) -> LoraBatch:
+        most = _most_wanted(waiting)
+        own = [each for each in waiting if most is not None and each.resident is most]
+        others = [each for each in waiting if most is None or each.resident is not most]
+        starving = any(state.waited_ns(each) > self.theta_ms * 1e6 for each in others)
+        share = self.unmerge_share if state.lora.merged is not None else self.merge_share
+        if most is not None and not starving and len(own) >= share * min(len(waiting), self.batch):
+            return LoraBatch(own[: self.batch], most)
+        return LoraBatch(waiting[: self.batch], None)
+
+
+@dataclass(frozen=True)
+class Valora:
+    """Algorithm 1. batch: MaxBS. theta_ms: the credit beyond which a request starves. A request's credit is how long it
+    has waited, and what the next forward and a change of what is merged take."""
+
+    batch: int
+    theta_ms: float
+
+    def choose(self, waiting: Sequence[ActiveRequest], state: EngineState) -> LoraBatch:
+        most = _most_wanted(waiting)
+        own = [each for each in waiting if most is not None and each.resident is most]
+        switch_ns = 0 if most is state.lora.merged else state.lora.switch_ns
+        limit_ns = self.theta_ms * 1e6 - state.lora.forward_ns - switch_ns
+        starving = [each for each in waiting if each.resident is not most and state.waited_ns(each) > limit_ns]
+        starving = sorted(starving, key=state.waited_ns, reverse=True)[: self.batch]
+        left = self.batch - len(starving)
+        if 2 * len(starving) <= self.batch and 2 * len(own) > self.batch:
+            return LoraBatch([*starving, *own[:left]], most)  # merged; with some that starve, mixture
+        others = [each for each in waiting if each not in starving]
+        return LoraBatch([*starving, *others[:left]], None)
+
+
+POLICIES: Mapping[str, Callable[[int, float], LoraPolicy]] = {
+    "valora": Valora,
+    "dlora": DLora,
+    "merge-only": MergeOnly,
+    "unmerge-only": lambda batch, _: UnmergeOnly(batch),
+}
+
+
+def make_policy(name: str, batch: int, theta_ms: float) -> LoraPolicy:
+    """Raises ValueError for a name that is not known."""
+    if name not in POLICIES:
+        raise ValueError(f"engine: lora_policy: {name!r} is none of {', '.join(POLICIES)}")
+    return POLICIES[name](batch, theta_ms)
+
+
+def _most_wanted(waiting: Sequence[ActiveRequest]) -> Resident | None:
+    """The adapter of most requests; None if none has one."""
+    counted = Counter(each.resident for each in waiting if each.resident is not None)
+    return max(counted, key=lambda each: counted[each], default=None)

@@ -1,0 +1,86 @@
+"""The adapters that can be asked for, by name. Each was read and checked whole when it was added; what is in memory is
+the pool's (`pool`)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from auras_ros.checkpoints.peft import AdapterTargets, PeftAdapter, read_peft
+
+MOST_NAME = 128
+
+
+class AdapterError(ValueError):
+    """An adapter that is not there or cannot be used; the text names it."""
+
+
+@dataclass(frozen=True)
+class KnownAdapter:
+    """digest: of its files. sees: whether it changes what images become. head: whether it has a task head."""
+
+    name: str
+    folder: Path
+    digest: str
+    sees: bool
+    head: bool
+
+
+class AdapterRegistry:
+    """Safe in several threads."""
+
+    def __init__(self, targets: AdapterTargets, check: Callable[[PeftAdapter], None]) -> None:
+        """check: raises ValueError for an adapter that does not fit into memory as it is laid out."""
+        self._targets, self._check = targets, check
+        self._known: dict[str, KnownAdapter] = {}
+        self._lock = threading.Lock()
+
+    def add(self, name: str, folder: Path) -> KnownAdapter:
+        """Reads the folder. Raises AdapterError for a name that cannot be used or is in use, CheckpointError for a
+        folder that is refused."""
+        if not 0 < len(name) <= MOST_NAME or not name.isprintable():
+            raise AdapterError(f"adapter: {name[:MOST_NAME]!r} is not a name of 1 to {MOST_NAME} printable characters")
+        self._refuse_known(name)
+        adapter = self.read(folder)
+        sees = any(not each.startswith("language.") for each in adapter.factors)
+        known = KnownAdapter(name, folder, adapter.digest, sees, adapter.head is not None)
+        with self._lock:
+            self._refuse_known(name)
+            self._known[name] = known
+        return known
+
+    def remove(self, name: str) -> KnownAdapter:
+        """Nobody can ask for it any more. Raises AdapterError if it is not there."""
+        with self._lock:
+            known = self._known.pop(name, None)
+        if known is None:
+            raise AdapterError(self._missing(name))
+        return known
+
+    def find(self, name: str) -> KnownAdapter:
+        """Raises AdapterError if it is not there."""
+        known = self._known.get(name)
+        if known is None:
+            raise AdapterError(self._missing(name))
+        return known
+
+    def names(self) -> list[str]:
+        with self._lock:
+            return sorted(self._known)
+
+    def read(self, folder: Path) -> PeftAdapter:
+        """Raises CheckpointError, or ValueError if it does not fit."""
+        adapter = read_peft(folder, self._targets)
+        self._check(adapter)
+        return adapter
+
+    def _refuse_known(self, name: str) -> None:
+        if name in self._known:
+            raise AdapterError(f"adapter: '{name}' is there already")
+
+    def _missing(self, name: str) -> str:
+        there = self.names()
+        more = f", and {len(there) - 8} more" if len(there) > 8 else ""
+        return f"adapter: there is no '{name}'; there are: {', '.join(there[:8]) or 'none'}{more}"

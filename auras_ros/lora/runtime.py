@@ -1,0 +1,47 @@
+"""What the engine's workers do with adapters: which rows of a forward get which, and what is merged meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from torch import Tensor
+
+from auras_ros.checkpoints.peft import AdapterTargets
+from auras_ros.kernels.lora_table import RULE, FixedWay
+from auras_ros.kernels.lora_table_file import read_ways
+from auras_ros.kernels.lora_ways import WAYS
+from auras_ros.lora.adaptation import Adaptation, row_groups, site_bounds
+from auras_ros.lora.merge import MergedWeights
+from auras_ros.lora.registry import AdapterRegistry
+from auras_ros.lora.sites import decoder_sites, head_site
+from auras_ros.lora.slots import AdapterSlots, Resident
+from auras_ros.models.fused_llama import FusedLlama
+
+
+class LoraRuntime:
+    """Raises ValueError for sizes that do not fit, or ways to multiply that there are not; OSError for their file."""
+
+    def __init__(
+        self, decoder: FusedLlama, store: Tensor, targets: AdapterTargets, slots: int, rank: int, ways: str = ""
+    ) -> None:
+        """store: of keys and values. rank: the largest of a layer's adapter. ways: how products are multiplied: the
+        name of one way, or the file of a searched table; without either by a rule."""
+        config = decoder.config
+        sites, head = decoder_sites(config), None if config.tied else head_site(config)
+        self.slots = AdapterSlots(store, sites, head, rank, slots)
+        self.registry = AdapterRegistry(targets, self.slots.check)
+        self.weights = MergedWeights(decoder, sites, head)
+        self._chooser = FixedWay(WAYS[ways]) if ways in WAYS else read_ways(Path(ways)) if ways else RULE
+        self._bounds = site_bounds([*sites, *([] if head is None else [head])])
+
+    def enter(self, merged: Resident | None) -> None:
+        """Before a forward of the decoder: this adapter is in the weights then."""
+        self.weights.switch(merged)
+
+    def adapt(self, residents: Sequence[Resident | None], counts: Sequence[int]) -> Adaptation | None:
+        """Of rows of requests, one after another; None if no row needs anything."""
+        merged = self.weights.merged
+        owners = [None if each is None else each.slot for each in residents]
+        rows = row_groups(owners, counts, None if merged is None else merged.slot)
+        return None if rows is None else Adaptation(rows, self.slots.table, self._bounds, self._chooser)

@@ -1,0 +1,106 @@
+"""Adapters in memory: each slot is a run of the blocks that hold keys and values, so that both share one budget (VaLoRA
+5: unified memory). A slot holds an adapter of the largest rank; a smaller one leaves its end unused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from auras_ros.checkpoints.peft import LoraFactors, PeftAdapter
+from auras_ros.checkpoints.task_head import TaskHead
+from auras_ros.kernels.grouped_lora import Factors, FactorSet
+from auras_ros.lora.sites import Site
+from auras_ros.models.fused_llama import HEAD
+
+FactorTable = dict[tuple[int, str], FactorSet]
+"""(layer, site) -> slot -> what the adapter in it has there."""
+
+
+@dataclass(frozen=True, eq=False)
+class Resident:
+    """An adapter in a slot. vision: what it changes of the encoder and what follows it, by our layer's name."""
+
+    adapter: str
+    digest: str
+    slot: int
+    decoder: dict[tuple[int, str], Factors]
+    vision: dict[str, LoraFactors]
+    head: TaskHead | None = None
+
+
+class AdapterSlots:
+    """Raises ValueError if they leave no blocks."""
+
+    def __init__(self, store: Tensor, sites: Sequence[Site], head: Site | None, rank: int, slots: int) -> None:
+        """store: `PagedKVCache.store`. head: of a model that has one. rank: the largest of a layer's adapter."""
+        self.rank, self.count = rank, slots
+        self._sites, self._head = sites, head
+        self._layers = store.flatten(2)  # [layers, blocks, numbers]
+        self.blocks = slot_blocks(sites, rank, self._layers.shape[2])
+        self._end = self._layers.shape[1]
+        if slots * self.blocks > self._end - 2:
+            raise ValueError(
+                f"engine: max_loras: {slots} of rank {rank} take {slots * self.blocks} blocks, and kv_mib holds"
+                f" {self._end - 1}: none would be left for keys and values"
+            )
+        self.table: FactorTable = {}
+
+    def range(self, slot: int) -> range:
+        """The blocks of a slot: the last ones first, as requests take the first ones."""
+        end = self._end - slot * self.blocks
+        return range(end - self.blocks, end)
+
+    def check(self, adapter: PeftAdapter) -> None:
+        """Raises ValueError if it is larger than a slot, or changes what this model has not."""
+        for name, factors in adapter.factors.items():
+            if len(factors.a) > self.rank and name.startswith("language."):
+                raise ValueError(f"{name}: rank {len(factors.a)}, expected {self.rank} at most (max_lora_rank)")
+
+    def write(self, slot: int, adapter: PeftAdapter) -> Resident:
+        """Into the slot's blocks, which are nobody else's."""
+        blocks = self.range(slot)
+        decoder = dict[tuple[int, str], Factors]()
+        for layer in range(len(self._layers)):
+            room, begin = self._layers[layer, blocks.start : blocks.stop].view(-1), 0
+            for site in self._sites:
+                factors = site.factors(layer, adapter.factors)
+                if factors is not None:
+                    decoder[layer, site.name] = _placed(room[begin:], factors)
+                begin += site.numbers(self.rank)
+        if self._head is not None and (factors := self._head.factors(HEAD, adapter.factors)) is not None:
+            decoder[HEAD, self._head.name] = Factors(*(each.to(self._layers) for each in factors))
+        vision = {
+            name: LoraFactors(*(each.to(self._layers) for each in factors))
+            for name, factors in adapter.factors.items()
+            if not name.startswith("language.")
+        }
+        head = adapter.head
+        if head is not None:
+            device = self._layers.device
+            head = replace(head, weight=head.weight.to(device), bias=head.bias.to(device))
+        return Resident(adapter.name, adapter.digest, slot, decoder, vision, head)
+
+    def publish(self, resident: Resident) -> None:
+        """Forwards find it from now on."""
+        for place, factors in resident.decoder.items():
+            self.table.setdefault(place, FactorSet())[resident.slot] = factors
+
+    def withdraw(self, slot: int) -> None:
+        for factors in self.table.values():
+            factors.pop(slot, None)
+
+
+def slot_blocks(sites: Sequence[Site], rank: int, numbers: int) -> int:
+    """Blocks of a slot. numbers: that a block has in a layer."""
+    return -(-sum(site.numbers(rank) for site in sites) // numbers)
+
+
+def _placed(room: Tensor, factors: Factors) -> Factors:
+    """Copied to the beginning of `room`, in its type."""
+    a = room[: factors.a.numel()].view_as(factors.a)
+    b = room[factors.a.numel() :][: factors.b.numel()].view_as(factors.b)
+    a.copy_(factors.a)
+    b.copy_(factors.b)
+    return Factors(a, b)

@@ -1,0 +1,101 @@
+"""Which way or tiling is the quickest for a shape: a table that was searched on this device (VaLoRA 4.3.2).
+
+A look-up takes the nearest shape of the table, by the logarithms of the sizes, and remembers it; a batch looks up once
+for all layers of a kind. Where no table is, a rule decides.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from auras_ros.kernels.lora_batch import LoraShape, Way
+from auras_ros.kernels.lora_ways import WAYS
+
+FEW_TOKENS = 16  # up to which the rule multiplies all rows with all adapters
+REMEMBERED = 1 << 16  # shapes whose way is remembered
+BLOCKS_WORK = 1 << 20  # multiplications of an adapter's A from which oneDNN's call costs less than it saves
+
+
+class WayChooser(Protocol):
+    """Chooses for `add_lora_`."""
+
+    def choose(self, shape: LoraShape) -> Way: ...
+
+
+@dataclass(frozen=True)
+class FixedWay:
+    """One way for every shape."""
+
+    way: Way
+
+    def choose(self, shape: LoraShape) -> Way:
+        return self.way
+
+
+class NearestShapes:
+    """Shape -> the name that the nearest shape of the table has."""
+
+    def __init__(self, entries: Mapping[LoraShape, str]) -> None:
+        self.entries = dict(entries)
+        self._tokens = sorted({shape.tokens for shape in entries})
+        self._found: dict[LoraShape, str | None] = {}
+
+    def name(self, shape: LoraShape) -> str | None:
+        """None if no shape of the table has this phase and so many parts."""
+        if not self._tokens:
+            return None
+        key = shape._replace(tokens=_nearest(self._tokens, shape.tokens))
+        if key not in self._found:
+            like = [each for each in self.entries if (each.phase, each.parts) == (key.phase, key.parts)]
+            best = min(like, key=lambda each: _distance(each, key), default=None)
+            self._found[key] = None if best is None else self.entries[best]
+        return self._found[key]
+
+
+def _nearest(sizes: Sequence[int], size: int) -> int:
+    """By the ratio. sizes: ascending, not empty."""
+    place = bisect_left(sizes, size)
+    near = sizes[max(0, place - 1) : place + 1]
+    return min(near, key=lambda each: max(each, size) / min(each, size))
+
+
+def _distance(one: LoraShape, other: LoraShape) -> float:
+    return sum(abs(math.log2(mine / its)) for mine, its in zip(one[1:], other[1:], strict=True))
+
+
+def rule(shape: LoraShape) -> str:
+    """Without a table."""
+    if shape.tokens <= FEW_TOKENS:
+        return "joint"
+    work = shape.tokens // shape.adapters * shape.rank * shape.width
+    return "mixed" if work >= BLOCKS_WORK else "segmented"
+
+
+class WayTable:
+    """For a CPU."""
+
+    def __init__(self, entries: Mapping[LoraShape, str]) -> None:
+        """Raises ValueError for a way that is not in the catalogue."""
+        if unknown := sorted(set(entries.values()) - set(WAYS)):
+            raise ValueError(f"way '{unknown[0]}' is not known; known: {', '.join(WAYS)}")
+        self._shapes = NearestShapes(entries)
+        self._chosen: dict[LoraShape, Way] = {}
+
+    def name(self, shape: LoraShape) -> str:
+        """Of the way."""
+        return self._shapes.name(shape) or rule(shape)
+
+    def choose(self, shape: LoraShape) -> Way:
+        found = self._chosen.get(shape)
+        if found is None:
+            if len(self._chosen) >= REMEMBERED:
+                self._chosen.clear()
+            found = self._chosen[shape] = WAYS[self.name(shape)]
+        return found
+
+
+RULE = WayTable({})

@@ -1,0 +1,151 @@
+"""`auras bench lora-switch`, `lora-swap`, `lora-heads` and `lora-load`: short runs, and their arithmetic by hand.
+
+Guards: a floor of another round; an answer of another adapter that nobody counts; a head beside another prompt's
+answer; a gain over the worst system instead of the best.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from auras_ros.bench.lora import load, swap, switch
+from auras_ros.bench.lora.adapter_folders import write_adapters
+from auras_ros.bench.lora.trace import LoraTrace
+from auras_ros.bench.peers_vlm.client import Load
+from auras_ros.bench.peers_vlm.contest import CLOSED, POISSON, ModelWindows, Window
+from auras_ros.bench.peers_vlm.stream import StreamedAnswer
+from auras_ros.bench.peers_vlm.workload import Shape
+from auras_ros.cli import bench as cli
+
+ROOT = Path(__file__).parents[3]
+
+
+def report_of(name: str, folder: Path, *words: str) -> Any:
+    file = folder / f"{name}.json"
+    assert cli.run([name, *words, "--json", str(file)]) == 0
+    return json.loads(file.read_text())
+
+
+def test_a_switch_stands_over_the_floor_of_its_round(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    short = ["--decoders", "tiny", "--ranks", "4", "--rounds", "2", "--cores", "1"]
+    report = report_of("lora-switch", tmp_path, *short)
+    assert [row["change"] for row in report["rows"]] == ["merge", "exchange", "restore", "packing"]
+    assert {row["n"] for row in report["rows"]} == {2}
+    worst = max(row["over_floor"] for row in report["rows"] if row["change"] != "packing")
+    assert report["summary"]["ms_over_floor"] == worst
+    assert 0 < report["summary"]["drift_tiny_4"] < 1e-2
+    assert "dLoRA" in capsys.readouterr().out
+
+
+def test_the_floor_is_memory_or_products_whichever_is_more() -> None:
+    times = {"merge": [4.0, 9.0], "exchange": [4.0, 8.0], "restore": [2.0, 4.0], "packing": [40.0, 40.0]}
+    found = times | {"copy": [2.0, 4.5], "square": [1.0, 1.0]}
+    operations = round(3 * 2 * switch.SQUARE**3)  # three times the square's: 3 ms
+    rows = {row["change"]: row for row in switch.switch_rows(found, operations, {"decoder": "d", "rank": 1})}
+    assert rows["merge"]["over_floor"] == pytest.approx((4 / 3 + 9 / 4.5) / 2)
+    assert rows["restore"]["over_floor"] == pytest.approx((1 + 4 / 4.5) / 2)
+    assert (rows["merge"]["floor_ms"], rows["merge"]["bound"]) == (3.75, "memory")
+    assert switch.summarised(list(rows.values()))["packing_over_exchange"] == pytest.approx(40 / 6)
+
+
+def test_every_answer_is_checked_whatever_is_in_memory(tmp_path: Path) -> None:
+    short = ["--adapters", "4", "--slots", "1", "--requests", "10", "--tokens", "2", "--at-once", "3", "--cores", "1"]
+    report = report_of("lora-swap", tmp_path, *short)
+    few, whole = report["rows"]
+    assert (few["slots"], whole["slots"]) == (1, 4)
+    assert report["summary"]["wrong"] == few["wrong"] == 0
+    assert few["loads"] >= len({name for name, _ in swap.drawn([f"adapter-{n}" for n in range(4)], 10, 0)})
+    assert few["evictions"] == few["loads"] - 1
+    assert whole["evictions"] == 0
+
+
+def test_heads_and_decoding_have_prompts_of_one_length(tmp_path: Path) -> None:
+    report = report_of("lora-heads", tmp_path, "--prefixes", "8", "--tokens", "2", "--rounds", "2", "--cores", "1")
+    assert [(row["prefix"], row["what"]) for row in report["rows"]][:2] == [(8, "decoder"), (8, "request")]
+    assert [row["what"] for row in report["rows"]][2:] == ["decoder", "request, image"]
+    assert report["summary"] == {"latency_saved_8": report["rows"][0]["saved"]}
+
+
+def test_a_trace_is_its_seeds_and_its_skew() -> None:
+    trace = LoraTrace(0.6, with_image=0.0)
+    names = [f"a{number}" for number in range(5)]
+    bodies = [json.loads(each) for each in trace.bodies(names, 4000, "s")]
+    assert [json.loads(each) for each in trace.bodies(names, 4000, "s")] == bodies
+    counts = [sum(each["model"] == name for each in bodies) / 4000 for name in names]
+    assert counts[0] == pytest.approx(0.6, abs=0.03)
+    assert counts[1:] == pytest.approx([0.1] * 4, abs=0.02)
+    lengths = sorted(each["max_tokens"] for each in bodies)
+    assert lengths[2000] == pytest.approx(32, abs=2)
+    assert lengths[-1] <= 128
+    times = trace.arrivals(5.0, 4000, "s")
+    assert times == sorted(times)
+    assert times[-1] == pytest.approx(4000 / 5, rel=0.1)
+
+
+def test_adapters_are_of_the_decoder_alone(tmp_path: Path) -> None:
+    made = write_adapters(ROOT / "checkpoints" / "pusht-vlm", tmp_path, 2, 4, 0)
+    from safetensors import safe_open
+
+    with safe_open(made["adapter-1"] / "adapter_model.safetensors", framework="pt") as file:
+        names = list(file.keys())
+    assert names
+    assert not [name for name in names if "vision" in name]
+    assert {name.rpartition(".lora_")[2] for name in names} == {"A.weight", "B.weight"}
+
+
+def window(*token_ms: float) -> Window:
+    """Answers of ten tokens with this average token latency."""
+    answers = tuple(StreamedAnswer(0.0, 0.1, (), 10 * each / 1e3, 10, 5, "") for each in token_ms)
+    return Window(Load(answers, 1.0, 0.0), 0.0)
+
+
+def test_the_gain_is_over_the_best_system_and_over_the_best_policy() -> None:
+    measured = ModelWindows("m", Shape(1, 0.0, (0, 0), (0, 0)), 2)
+    sides = {
+        load.VALORA: (80, 90), "s-lora": (120, 130), "punica": (160, 180), "dlora": (100, 100),
+        "auras merge-only": (200, 300), "auras unmerge-only": (90, 100), "auras dlora": (85, 95),
+        "vllm eager": (160, 180),
+    }  # fmt: skip
+    measured.windows[POISSON] = {side: [window(each) for each in values] for side, values in sides.items()}
+    measured.windows[CLOSED] = {side: [window(1.0)] for side in sides}
+    options = argparse.Namespace(adapters=8, rank=16, theta_ms=250)
+    rows = load.load_rows(measured, list(sides), options, 0.6)
+    of = {row["side"]: row for row in rows}
+    assert of["dlora"]["ratio"] == pytest.approx((0.8 + 0.9) / 2)
+    found = load.summarised(rows)
+    assert found["gain_over_best"] == pytest.approx(1 - of["dlora"]["ratio"])
+    assert found["policy_gain"] == pytest.approx(1 - of["auras dlora"]["ratio"])
+    assert found["policy_gain_low"] == pytest.approx(
+        1 - max(of[each]["ratio_high"] for each in (*load.POLICIES, "auras merge-only"))
+    )
+    assert found["over_vllm"] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "said"),
+    [
+        ("lora-switch", ["--ranks", "0"], "--ranks: from 1 to 256, got [0]"),
+        ("lora-switch", ["--decoders", "huge"], "'huge' is not known"),
+        ("lora-swap", ["--slots", "0"], "--slots must be at least 1, got 0"),
+        ("lora-swap", ["nowhere"], "folder: "),
+        ("lora-heads", ["--prefixes", "2"], "--prefixes: from 4 tokens on, got [2]"),
+        ("lora-load", ["--setup", "x", "--skews", "0"], "--skews: above 0, to 1, got 0"),
+        (
+            "lora-load",
+            ["--setup", "x", "--sides", "dlora"],
+            "--sides: auras valora and auras unmerge-only are always needed",
+        ),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(
+    name: str, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as refused:
+        cli.run([name, *words])
+    assert refused.value.code == 2
+    assert said in capsys.readouterr().err

@@ -1,0 +1,158 @@
+"""Which requests the policies choose and what they merge, by hand-made queues.
+
+Guards: mixture without anybody who starves; a merged adapter that few ask for; a request that waits for ever; a change
+of what is merged while the decoder computes.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from auras_ros.engine.active import ActiveRequest
+from auras_ros.engine.scheduler import Dispatch, EngineState, LoraState
+from auras_ros.engine.valora import (
+    DLora,
+    LoraBatch,
+    LoraPolicy,
+    LoraScheduler,
+    MergeOnly,
+    UnmergeOnly,
+    Valora,
+    make_policy,
+)
+from auras_ros.lora.slots import Resident
+
+A, B, C = (Resident(name, name, slot, {}, {}) for slot, name in enumerate("abc"))
+NOW_MS, THETA_MS = 1000.0, 100.0
+
+
+def request(number: int, adapter: Resident | None, waited_ms: float = 0.0) -> ActiveRequest:
+    """One that decodes."""
+    ran_ns = round((NOW_MS - waited_ms) * 1e6)
+    fields: dict[str, Any] = {"order": (0, number), "number": number, "busy": False, "ran_ns": ran_ns}
+    return cast(ActiveRequest, SimpleNamespace(resident=adapter, **fields))
+
+
+def state_of(
+    *requests: ActiveRequest, merged: Resident | None = None, forward_ms: float = 0, switch_ms: float = 0
+) -> EngineState:
+    state = EngineState(lambda _: 1, lambda *_: True, now_ns=round(NOW_MS * 1e6), lora=LoraState(merged))
+    state.lora.forward_ns, state.lora.switch_ns = round(forward_ms * 1e6), round(switch_ms * 1e6)
+    state.queues["decode"] += requests
+    return state
+
+
+def chosen(policy: LoraPolicy, state: EngineState) -> tuple[list[int], Resident | None]:
+    batch = policy.choose(state.queues["decode"], state)
+    return sorted(each.number for each in batch.requests), batch.merged
+
+
+def queue(adapters: str, **waited_ms: float) -> list[ActiveRequest]:
+    known = {"a": A, "b": B, "c": C, "-": None}
+    return [request(number, known[each], waited_ms.get(f"r{number}", 0.0)) for number, each in enumerate(adapters)]
+
+
+def test_one_that_most_ask_for_is_merged_and_runs_alone() -> None:
+    assert chosen(Valora(4, THETA_MS), state_of(*queue("abaca-a"))) == ([0, 2, 4, 6], A)
+
+
+def test_who_starves_runs_beside_the_merged_one() -> None:
+    """Mixture: at most half of the batch."""
+    waiting = queue("abacaa", r1=THETA_MS + 1, r3=THETA_MS + 2)
+    assert chosen(Valora(4, THETA_MS), state_of(*waiting)) == ([0, 1, 2, 3], A)
+    waiting = queue("abacaab", r1=101, r3=101, r6=101)
+    assert chosen(Valora(4, THETA_MS), state_of(*waiting)) == ([0, 1, 3, 6], None)  # more than half: unmerged
+
+
+def test_without_a_majority_nothing_is_merged() -> None:
+    assert chosen(Valora(4, THETA_MS), state_of(*queue("abc-ab"))) == ([0, 1, 2, 3], None)
+    assert chosen(Valora(8, THETA_MS), state_of(*queue("aaaa"))) == (
+        [0, 1, 2, 3],
+        None,
+    )  # half of the batch is not more
+
+
+def test_a_credit_counts_the_next_forward_and_a_change() -> None:
+    waiting = queue("aaab", r3=THETA_MS - 30)
+    policy = Valora(4, THETA_MS)
+    assert chosen(policy, state_of(*waiting))[0] == [0, 1, 2]
+    assert chosen(policy, state_of(*waiting, forward_ms=31))[0] == [0, 1, 2, 3]
+    assert chosen(policy, state_of(*waiting, switch_ms=31))[0] == [0, 1, 2, 3]
+    assert chosen(policy, state_of(*waiting, switch_ms=31, merged=A))[0] == [0, 1, 2]  # nothing changes
+
+
+def test_the_baselines() -> None:
+    waiting = queue("abaac")
+    assert chosen(UnmergeOnly(3), state_of(*waiting)) == ([0, 1, 2], None)
+    assert chosen(MergeOnly(8, THETA_MS), state_of(*waiting, merged=A)) == ([0, 2, 3], A)
+    assert chosen(MergeOnly(8, THETA_MS), state_of(*queue("abaac", r4=101), merged=A)) == ([4], C)
+    assert chosen(MergeOnly(8, THETA_MS), state_of(*queue("b-b", r1=5), merged=A)) == ([1], None)
+    assert chosen(DLora(8, THETA_MS), state_of(*queue("aaab"))) == ([0, 1, 2], A)
+    assert chosen(DLora(8, THETA_MS), state_of(*queue("aabb"))) == ([0, 1, 2, 3], None)
+    assert chosen(DLora(8, THETA_MS), state_of(*queue("aabb"), merged=A)) == ([0, 1], A)
+    assert chosen(DLora(8, THETA_MS), state_of(*queue("aaab", r3=101), merged=A)) == ([0, 1, 2, 3], None)
+
+
+FORWARD_MS, FORWARDS = 10, 20
+
+
+@pytest.mark.parametrize("name", ["valora", "dlora", "merge-only"])
+def test_nobody_waits_for_ever(name: str) -> None:
+    """Each runs FORWARDS times; then another one comes that wants the same adapter."""
+    policy, waiting, merged, now_ms = make_policy(name, 4, THETA_MS), queue("aaaaaabc-"), None, NOW_MS
+    left = {each.number: FORWARDS for each in waiting}
+    longest = 0.0
+    for _ in range(500):
+        state = state_of(*waiting, merged=merged)
+        state.now_ns = round(now_ms * 1e6)
+        longest = max(longest, *(state.waited_ns(each) / 1e6 for each in waiting))
+        batch = policy.choose(waiting, state)
+        assert 1 <= len(batch.requests) <= 4
+        merged, now_ms = batch.merged, now_ms + FORWARD_MS
+        for each in batch.requests:
+            each.ran_ns = round(now_ms * 1e6)
+            left[each.number] -= 1
+            if not left[each.number]:
+                waiting.remove(each)
+                waiting.append(request(max(left) + 1, each.resident, NOW_MS - now_ms))
+                left[max(left) + 1] = FORWARDS
+    assert max(left) > 50
+    assert longest < 4 * FORWARDS * FORWARD_MS + THETA_MS
+
+
+def test_an_unknown_policy_is_refused() -> None:
+    with pytest.raises(ValueError, match="lora_policy: 'best' is none of valora, dlora, merge-only, unmerge-only"):
+        make_policy("best", 4, 1)
+
+
+class Always:
+    def __init__(self, merged: Resident | None) -> None:
+        self.merged = merged
+
+    def choose(self, waiting: Any, state: EngineState) -> LoraBatch:
+        return LoraBatch(waiting[:1], self.merged)
+
+
+class Inner:
+    def next(self, state: EngineState) -> Dispatch | None:
+        ready = state.ready("decode")
+        return Dispatch("decode", tuple(ready), (1,) * len(ready)) if ready else None
+
+
+def test_a_change_waits_for_the_decoder_and_the_chosen_alone_run() -> None:
+    state = state_of(*queue("ab"), merged=A)
+    scheduler = LoraScheduler(Inner(), Always(B))
+    dispatch = scheduler.next(state)
+    assert dispatch is not None
+    assert dispatch.merged is B
+    assert [each.number for each in dispatch.requests] == [0]
+    state.running["prefill"] = Dispatch("prefill", ())
+    assert scheduler.next(state) is None
+    kept = LoraScheduler(Inner(), Always(A)).next(state)
+    assert kept is not None
+    assert kept.merged is A
+    state.running = {"vision": Dispatch("vision", ())}
+    assert scheduler.next(state) is not None

@@ -1,0 +1,128 @@
+"""An adapter in the decoder's weights, and out of them again.
+
+Guards: weights that are not the base model's bit for bit after many switches; one form of a weight that is changed and
+the other not; outputs that share a block with others; a product in half precision that is rounded twice.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from auras_ros.lora.adaptation import Adaptation, row_groups, site_bounds
+from auras_ros.lora.merge import MergedWeights, drift
+from auras_ros.models.fused_llama import FusedLlama
+from auras_ros.models.linear import Int8Linear, Linear, WeightBlocks, block_form, fastest, weight_blocks
+from tests.lora.decoders import RANK, Decoder
+
+IDS = [3, 1, 4, 1, 5, 9, 2, 6]
+
+
+def blocks(llama: FusedLlama) -> list[torch.Tensor]:
+    linears = [each for layer in llama.layers for each in layer.linears().values()]
+    return [form.data for linear in linears for form in weight_blocks(linear)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("out", "inputs"), [(64, 64), (96, 48), (48, 40), (100, 72), (130, 33), (320, 512)])
+def test_the_blocks_of_a_weight_are_where_they_are_said_to_be(out: int, inputs: int, dtype: torch.dtype) -> None:
+    """In whatever form it multiplies: plain, packed, or both."""
+    torch.manual_seed(1)
+    weight, a, b = (
+        torch.randn(out, inputs).to(dtype),
+        torch.randn(3, inputs).to(dtype),
+        torch.randn(out // 2, 3).to(dtype),
+    )
+    layer, first = fastest(weight.clone()), out // 4
+    for form in weight_blocks(layer):
+        form.add_(form.data.clone(), a, b, first, 1)
+    wanted = weight.float()
+    wanted[first : first + len(b)] += b.float() @ a.float()
+    close = {"rtol": 1e-2, "atol": 1e-2} if dtype == torch.bfloat16 else {"rtol": 1e-5, "atol": 1e-5}
+    one = torch.eye(inputs).to(dtype)  # its product is the weight itself
+    few, many = torch.cat([layer(one[row : row + 1]) for row in range(inputs)]), layer(one)
+    for found in (few, many):
+        torch.testing.assert_close(found.float().t(), wanted, **close)
+
+
+def test_nothing_is_added_to_weights_in_8_bits() -> None:
+    with pytest.raises(ValueError, match="nothing can be added to weights in 8 bits"):
+        weight_blocks(Int8Linear(torch.randn(16, 16), None))
+
+
+def test_a_plain_weight_is_its_own_block() -> None:
+    weight = torch.randn(4, 3)
+    assert weight_blocks(Linear(weight, None)) == [WeightBlocks(weight, 3)]
+
+
+def test_the_order_of_blocks_is_found_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert block_form(128, 64, torch.float32)[1] == 1
+    monkeypatch.setattr("auras_ros.models.linear.BLOCK_WIDTHS", ())
+    with pytest.raises(ValueError, match="a weight of 8 x 24 in blocks whose order is not known"):
+        block_form(8, 24, torch.float32)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_after_a_thousand_switches_the_weights_are_the_base_models(dtype: torch.dtype) -> None:
+    decoder = Decoder(dtype)
+    golden = [each.clone() for each in blocks(decoder.llama)]
+    residents = [decoder.put(slot, rank, slot) for slot, rank in enumerate((2, RANK, 3))]
+    weights = MergedWeights(decoder.llama, decoder.sites, decoder.head)
+    weights.switch(residents[1])
+    once = [each.clone() for each in blocks(decoder.llama)]
+    assert not all(map(torch.equal, once, golden))
+    chance = random.Random(0)
+    for _ in range(1000):
+        weights.switch(chance.choice([None, *residents]))
+    for resident, wanted in ((None, golden), (residents[1], once), (None, golden)):
+        weights.switch(resident)
+        assert all(map(torch.equal, blocks(decoder.llama), wanted))
+
+
+def test_without_a_copy_the_weights_drift_and_it_is_measured() -> None:
+    decoder = Decoder()
+    golden = [each.clone() for each in blocks(decoder.llama)]
+    residents = [decoder.put(slot, RANK, slot) for slot in range(3)]
+    weights = MergedWeights(decoder.llama, decoder.sites, decoder.head, exact=False)
+    for number in range(300):
+        weights.switch(residents[number % 3])
+    weights.switch(None)
+    found = max(map(drift, blocks(decoder.llama), golden))
+    assert 0 < found < 1e-3
+
+
+def test_merged_rows_are_those_with_products_of_their_own() -> None:
+    decoder = Decoder()
+    residents = [decoder.put(0, 4, 1), decoder.put(1, 2, 2, names="v_proj"), decoder.put(2, RANK, 3, names="mlp")]
+    weights, bounds = MergedWeights(decoder.llama, decoder.sites, decoder.head), site_bounds(decoder.all_sites)
+    for resident in residents:
+        rows = row_groups([resident.slot], [len(IDS)], None)
+        assert rows is not None
+        unmerged = decoder.hidden(IDS, Adaptation(rows, decoder.slots.table, bounds))
+        weights.switch(resident)
+        torch.testing.assert_close(decoder.hidden(IDS), unmerged, rtol=1e-4, atol=1e-4)
+        weights.switch(None)
+
+
+def test_a_part_of_the_layers_leaves_the_others() -> None:
+    """A switch from one adapter to another that has other layers takes the first one's away."""
+    decoder = Decoder()
+    base, first, second = decoder.hidden(IDS), decoder.put(0, 4, 1, names="q_proj"), decoder.put(1, 4, 2, names="down")
+    weights = MergedWeights(decoder.llama, decoder.sites, decoder.head)
+    weights.switch(second)
+    wanted = decoder.hidden(IDS)
+    weights.switch(first)
+    weights.switch(second)
+    assert torch.equal(decoder.hidden(IDS), wanted)
+    weights.switch(None)
+    assert torch.equal(decoder.hidden(IDS), base)
+
+
+def test_int8_weights_take_no_adapter_and_stay() -> None:
+    decoder = Decoder(int8=True)
+    weights = MergedWeights(decoder.llama, decoder.sites, decoder.head)
+    with pytest.raises(ValueError, match="8 bits"):
+        weights.switch(decoder.put(0, 2, 1))
+    assert weights.merged is None
