@@ -7,6 +7,7 @@ is written where the weights are, in the form in which they multiply: nothing is
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -52,7 +53,8 @@ def _add(form: WeightBlocks, base: Tensor, factors: Factors, bounds: Sequence[in
 
 
 class MergedWeights:
-    """Which adapter is in the weights. Whoever switches sees to it that no forward of the decoder runs."""
+    """Which adapter is in the weights. Whoever switches sees to it that no forward of the decoder runs; two that are
+    about to begin may both switch, to the same one: the second waits until the first has."""
 
     def __init__(self, decoder: FusedLlama, sites: Sequence[Site], head: Site | None, exact: bool = True) -> None:
         self._decoder, self._exact = decoder, exact
@@ -60,11 +62,15 @@ class MergedWeights:
         self._linears: dict[tuple[int, str], _MergedLinear] = {}
         self.merged: Resident | None = None
         self.took_ns = 0  # of the last change
+        self._changing = threading.Lock()
 
     def switch(self, resident: Resident | None) -> None:
         """Its layers get this adapter, all others what the base model has. Raises ValueError for weights in 8 bits."""
-        if resident is self.merged:
-            return
+        with self._changing:
+            if resident is not self.merged:
+                self._change(resident)
+
+    def _change(self, resident: Resident | None) -> None:
         began_ns = time.perf_counter_ns()
         wanted: Mapping[tuple[int, str], Factors] = {} if resident is None else resident.decoder
         for place in wanted:

@@ -7,12 +7,15 @@ the other not; outputs that share a block with others; a product in half precisi
 from __future__ import annotations
 
 import random
+import threading
+import time
 
 import pytest
 import torch
 
+from auras_ros.kernels.grouped_lora import Factors
 from auras_ros.lora.adaptation import Adaptation, row_groups, site_bounds
-from auras_ros.lora.merge import MergedWeights, drift
+from auras_ros.lora.merge import MergedWeights, _MergedLinear, drift
 from auras_ros.models.fused_llama import FusedLlama
 from auras_ros.models.linear import Int8Linear, Linear, WeightBlocks, block_form, fastest, weight_blocks
 from tests.lora.decoders import RANK, Decoder
@@ -118,6 +121,36 @@ def test_a_part_of_the_layers_leaves_the_others() -> None:
     assert torch.equal(decoder.hidden(IDS), wanted)
     weights.switch(None)
     assert torch.equal(decoder.hidden(IDS), base)
+
+
+def test_two_forwards_that_begin_together_find_the_change_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prefill and decode on threads of their own: the second one waits, and finds nothing left to change."""
+    decoder = Decoder()
+    resident = decoder.put(0, RANK, 1)
+    weights = MergedWeights(decoder.llama, decoder.sites, decoder.head)
+    begin, changed, inside, own = threading.Barrier(2), list[str](), list[str](), _MergedLinear.switch
+
+    def slow(linear: _MergedLinear, factors: Factors | None) -> None:
+        inside.append(threading.current_thread().name)
+        time.sleep(1e-3)  # long enough for the other thread to come in, if it may
+        changed.append(threading.current_thread().name)
+        assert inside == changed
+        own(linear, factors)
+
+    monkeypatch.setattr(_MergedLinear, "switch", slow)
+
+    def forward() -> None:
+        begin.wait()
+        weights.switch(resident)
+
+    threads = [threading.Thread(target=forward) for _ in range(2)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(changed) == len(resident.decoder)
+    assert len(set(changed)) == 1
+    assert weights.merged is resident
 
 
 def test_int8_weights_take_no_adapter_and_stay() -> None:
