@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from auras_ros.kernels.lora_factors import Factors
 
@@ -79,7 +81,24 @@ def pad(factors: Sequence[Factors], parts: int, bounds: Sequence[int]) -> Padded
     return PaddedFactors(all_a.flatten(2), tuple(all_b[..., low:high] for low, high in pairwise(bounds)))
 
 
+def linear(x: Tensor, weight: Tensor) -> Tensor:
+    """x weight^T by oneDNN, where there is one for this type. weight: [out, in], plain or in blocks."""
+    if not _has_blocks(x.dtype):
+        return F.linear(x, weight)
+    out: Tensor = torch.ops.mkldnn._linear_pointwise.default(x, weight, None, "none", [], "")
+    return out
+
+
 def _packed(weight: Tensor) -> Tensor:
     """weight: [out, in]."""
+    if not _has_blocks(weight.dtype):
+        return weight.contiguous()
     made: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), ROWS)
     return made
+
+
+@cache
+def _has_blocks(dtype: torch.dtype) -> bool:
+    if not torch.backends.mkldnn.is_available():
+        return False
+    return dtype == torch.float32 or (dtype == torch.bfloat16 and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()))

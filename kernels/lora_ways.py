@@ -28,17 +28,10 @@ from torch.nn import functional as F
 
 from auras_ros.kernels.lora_batch import AdapterRows, RowGroup, Way
 from auras_ros.kernels.lora_factors import FactorSet
-from auras_ros.kernels.lora_forms import join, join_mixed, join_packed, pad
+from auras_ros.kernels.lora_forms import join, join_mixed, join_packed, linear, pad
 
 GroupProduct = Callable[[Tensor, Tensor, RowGroup, FactorSet, Sequence[int]], None]
 FILLED = 16
-_onednn = torch.ops.mkldnn._linear_pointwise.default
-
-
-def _linear(x: Tensor, weight: Tensor) -> Tensor:
-    """x weight^T by oneDNN. weight: [out, in], plain or in blocks."""
-    out: Tensor = _onednn(x, weight, None, "none", [], "")
-    return out
 
 
 def _product(y: Tensor, x: Tensor, group: RowGroup, factors: FactorSet, bounds: Sequence[int]) -> None:
@@ -74,19 +67,19 @@ def _window(group: RowGroup, tokens: int) -> tuple[slice, slice]:
 
 def _blocked(y: Tensor, x: Tensor, group: RowGroup, factors: FactorSet, bounds: Sequence[int]) -> None:
     (a, b), (around, own) = factors.by_slot[group.slot], _window(group, len(x))
-    for inner, (low, high) in zip(_linear(x[around], a).split(b.shape[1], 1), pairwise(bounds), strict=True):
-        y[group.begin : group.end, low:high].add_(_linear(inner, b[low:high])[own], alpha=group.sign)
+    for inner, (low, high) in zip(linear(x[around], a).split(b.shape[1], 1), pairwise(bounds), strict=True):
+        y[group.begin : group.end, low:high].add_(linear(inner, b[low:high])[own], alpha=group.sign)
 
 
 def _packed(y: Tensor, x: Tensor, group: RowGroup, factors: FactorSet, bounds: Sequence[int]) -> None:
     (a, b, rank), (around, own) = factors.form(join_packed, (group.slot,), bounds), _window(group, len(x))
-    for part, inner, (low, high) in zip(b, _linear(x[around], a).split(rank, 1), pairwise(bounds), strict=True):
-        y[group.begin : group.end, low:high].add_(_linear(inner, part)[own], alpha=group.sign)
+    for part, inner, (low, high) in zip(b, linear(x[around], a).split(rank, 1), pairwise(bounds), strict=True):
+        y[group.begin : group.end, low:high].add_(linear(inner, part)[own], alpha=group.sign)
 
 
 def _mixed(y: Tensor, x: Tensor, group: RowGroup, factors: FactorSet, bounds: Sequence[int]) -> None:
     (a, b, rank), (around, own) = factors.form(join_mixed, (group.slot,), bounds), _window(group, len(x))
-    for part, inner, (low, high) in zip(b, _linear(x[around], a)[own].split(rank, 1), pairwise(bounds), strict=True):
+    for part, inner, (low, high) in zip(b, linear(x[around], a)[own].split(rank, 1), pairwise(bounds), strict=True):
         y[group.begin : group.end, low:high].addmm_(inner, part, alpha=group.sign)
 
 
@@ -156,16 +149,16 @@ def _joint(y: Tensor, x: Tensor, batch: AdapterRows, factors: FactorSet, bounds:
 
 def _joint_packed(y: Tensor, x: Tensor, batch: AdapterRows, factors: FactorSet, bounds: Sequence[int]) -> None:
     a, b, columns = factors.form(join_packed, batch.slots, bounds)
-    inner = _linear(x, a)
+    inner = linear(x, a)
     if batch.mask is not None:
         inner.mul_(batch.mask)
     for part, own, (low, high) in zip(b, inner.split(columns, 1), pairwise(bounds), strict=True):
-        y[:, low:high].add_(_linear(own, part))
+        y[:, low:high].add_(linear(own, part))
 
 
 def _joint_mixed(y: Tensor, x: Tensor, batch: AdapterRows, factors: FactorSet, bounds: Sequence[int]) -> None:
     a, b, columns = factors.form(join_mixed, batch.slots, bounds)
-    inner = _linear(x, a)
+    inner = linear(x, a)
     if batch.mask is not None:
         inner.mul_(batch.mask)
     for part, own, (low, high) in zip(b, inner.split(columns, 1), pairwise(bounds), strict=True):

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from auras_ros.bench.lora.baselines import BASELINES
+from auras_ros.kernels import lora_forms
 from auras_ros.kernels.grouped_lora import Factors, FactorSet, RowGroup, RowGroups, add_lora_
 from auras_ros.kernels.lora_factors import KEPT
 from auras_ros.kernels.lora_forms import join, join_packed
@@ -88,6 +89,14 @@ def test_bfloat16_is_rounded_as_bfloat16(way: str) -> None:
     add_lora_(y, x, example.rows(), factors, example.bounds, FixedWay(WAYS[way]))
     assert y.dtype == torch.bfloat16
     torch.testing.assert_close(y.double(), expected, rtol=0.05, atol=0.5)
+
+
+def test_without_onednn_its_ways_multiply_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a processor or in a build that has no blocks."""
+    monkeypatch.setattr(lora_forms, "_has_blocks", lambda dtype: False)
+    for way in ("blocked", "packed", "mixed", "joint-packed", "joint-mixed"):
+        for example in EXAMPLES.values():
+            check(example, way)
 
 
 def test_outputs_that_lie_apart_in_memory() -> None:

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from auras_ros.bench.lora.atmm_show import NOTE, TABLE_1, draw, paper_figures, table
-from auras_ros.bench.lora.atmm_summary import case_rows, summary
+from auras_ros.bench.lora.atmm_summary import ATMM, case_rows, summary
 from auras_ros.bench.lora.baselines import BASELINES
 from auras_ros.bench.lora.search import search
 from auras_ros.bench.lora.shapes import LAYERS, CaseRun, cases
@@ -39,7 +39,6 @@ from auras_ros.measure.window import Length
 from auras_ros.report.result import Report, Say, unwritable
 
 __all__ = ["draw", "run", "table"]
-ATMM = "atmm"
 LEAST_RUNS = 4  # of a window
 SEARCHED: dict[str, list[Any]] = {
     "layers": [name for name in LAYERS if name != "tiny"],
