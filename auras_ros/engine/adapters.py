@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from auras_ros.device.cores import thread_on
@@ -13,6 +14,7 @@ from auras_ros.lora.registry import AdapterError
 from auras_ros.lora.runtime import LoraRuntime
 from auras_ros.lora.slots import Resident
 
+LOGGER = logging.getLogger(__name__)
 OVERTAKING_NS = 2_000_000_000  # how long requests whose adapters are in memory go before one whose is not
 
 
@@ -21,6 +23,8 @@ class EngineAdapters:
 
     def __init__(self, runtime: LoraRuntime, tables: BlockTables, state: EngineState, wake: Callable[[], None]) -> None:
         self.registry, self._runtime, self._state = runtime.registry, runtime, state
+        if why := runtime.weights.refusal:
+            LOGGER.warning("no adapter is ever merged: %s", why)
         self._loader = thread_on("adapters", None, 1)
         self.pool = AdapterPool(
             runtime.slots, lambda known: self.registry.read(known.folder), tables.reserve, tables.unreserve,
@@ -81,8 +85,8 @@ class EngineAdapters:
     def merge(self, merged: Resident | None) -> Resident | None:
         """For a forward of the decoder, whose thread changes the weights before it computes. What is merged stays in
         memory, as who does not have it takes it away. Returns what will be merged: nothing, if that adapter has had to
-        leave. Raises RuntimeError if another forward reads the weights."""
-        if merged is not None and not self.pool.users(merged):
+        leave, or the weights take none. Raises RuntimeError if another forward reads the weights."""
+        if merged is not None and (self._runtime.weights.refusal or not self.pool.users(merged)):
             merged = None
         if merged is self._state.lora.merged:
             return merged

@@ -54,7 +54,8 @@ def _add(form: WeightBlocks, base: Tensor, factors: Factors, bounds: Sequence[in
 
 class MergedWeights:
     """Which adapter is in the weights. Whoever switches sees to it that no forward of the decoder runs; two that are
-    about to begin may both switch, to the same one: the second waits until the first has."""
+    about to begin may both switch, to the same one: the second waits until the first has. refusal: why nothing can be
+    merged into these weights; empty if it can."""
 
     def __init__(self, decoder: FusedLlama, sites: Sequence[Site], head: Site | None, exact: bool = True) -> None:
         self._decoder, self._exact = decoder, exact
@@ -63,6 +64,13 @@ class MergedWeights:
         self.merged: Resident | None = None
         self.took_ns = 0  # of the last change
         self._changing = threading.Lock()
+        self.refusal = ""
+        forms = [*decoder.layers[0].linears().values(), *([] if head is None else [decoder.head])]
+        try:
+            for each in forms:  # all layers have the same
+                weight_blocks(each)
+        except ValueError as error:
+            self.refusal = str(error)
 
     def switch(self, resident: Resident | None) -> None:
         """Its layers get this adapter, all others what the base model has. Raises ValueError for weights in 8 bits."""

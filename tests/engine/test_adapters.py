@@ -22,6 +22,7 @@ from auras_ros.checkpoints.vlm.open import open_vlm
 from auras_ros.engine.engine import Engine
 from auras_ros.engine.request import InvalidRequestError, VlmRequest
 from auras_ros.lora.registry import AdapterError
+from auras_ros.models.linear import block_form
 from tests.checkpoints.vlm.folders import Written
 from tests.engine.making import answers, chat, ended, engine_of, finish
 from tests.lora.adapters import LANGUAGE, VISION, change_tensors, save_adapter
@@ -133,6 +134,34 @@ def test_a_swapped_encoder_takes_no_adapter_and_the_decoder_does(
     swapped, wanted = (answers(each, [asked(prompts[0], "a0")])[0].ids for each in (engine, plain))
     assert swapped == wanted
     engine.close()
+
+
+def test_weights_that_take_no_sum_serve_unmerged(
+    model: Written,
+    prompts: list[VlmPrompt],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """On a processor whose blocks are in an order that is not known, and in 8 bits: whatever the policy wants."""
+    (path,) = adapters(model, tmp_path, 1).values()
+    found = []
+    for known in (True, False):
+        if not known:
+            monkeypatch.setattr("auras_ros.models.linear.BLOCK_WIDTHS", ())
+            block_form.cache_clear()
+        engine = make(model, lora_policy="merge-only")
+        engine.add_adapter("a0", path)
+        found.append([each.ids for each in answers(engine, [asked(prompt, "a0") for prompt in prompts])])
+        assert (engine._state.lora.merged is not None) == known
+        engine.close()
+    block_form.cache_clear()
+    assert found[0] == found[1]
+    assert "no adapter is ever merged: oneDNN keeps a weight of" in caplog.text
+    engine = make(model, int8=True, lora_policy="merge-only")
+    engine.add_adapter("a0", path)
+    (answer,) = answers(engine, [asked(prompts[0], "a0")])
+    assert answer.finish == "length"
 
 
 def test_slots_fit_where_requests_are_short(model: Written, prompts: list[VlmPrompt], tmp_path: Path) -> None:
