@@ -6,12 +6,14 @@ saves a product or a rearrangement for each of them at every call.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 from torch import Tensor
 
+_KEEPING = threading.Lock()
 KEPT = 3  # copies of each adapter: those of a decode's set, of a prefill's, and of it alone
 Form = TypeVar("Form")
 
@@ -84,8 +86,10 @@ class FactorSet(MutableMapping[int, Factors]):
         copies, key = self._copies, (make, slots)
         found: Form | None = copies.get(key)
         if found is None:
-            room = KEPT * len(self.by_slot) - len(slots)
-            while copies and sum(len(kept) for _, kept in copies) > room:
-                del copies[next(iter(copies))]
-            found = copies[key] = make([self.by_slot[slot] for slot in slots], self.kind.parts, bounds)
+            made = make([self.by_slot[slot] for slot in slots], self.kind.parts, bounds)
+            with _KEEPING:  # prefill and decode may be in threads of their own
+                room = KEPT * len(self.by_slot) - len(slots)
+                while copies and sum(len(kept) for _, kept in copies) > room:
+                    del copies[next(iter(copies))]
+                found = copies[key] = made
         return found

@@ -109,4 +109,4 @@ class EngineAdapters:
         return True
 
     def close(self) -> None:
-        self._loader.shutdown()
+        self._loader.shutdown(cancel_futures=True)

@@ -97,7 +97,8 @@ class Engine:
         self.adapters = None
         if lora is not None:
             self.adapters = EngineAdapters(lora, self._tables, self._state, self._intake.wake)
-            self.length = min(self.length, (cache.blocks - 1 - lora.slots.blocks) * cache.block)
+            reserved = lora.slots.count * lora.slots.blocks  # all may be pinned while one request needs its blocks
+            self.length = min(self.length, (cache.blocks - 1 - reserved) * cache.block)
         self._blocks = BlockAllocation(self._tables, self._queues, self.stats, self.adapters)
         self._running: list[RunningForward] = []
         self._under_way: set[tuple[Stage, int]] = set()

@@ -41,6 +41,9 @@ class LoraScheduler:
         requests, merged = self._policy.choose(waiting, state) if waiting else LoraBatch((), state.lora.merged)
         chosen = frozenset(each.number for each in (*requests, *state.queues["vision"]))
         dispatch = self._inner.next(replace(state, lora=replace(state.lora, chosen=chosen)))
+        if dispatch is None and not state.running and waiting:
+            # Those chosen cannot run, for want of blocks that others have: whoever can does, in whatever mode is.
+            dispatch, merged = self._inner.next(state), state.lora.merged
         if dispatch is None or dispatch.stage == "vision":
             return dispatch
         if merged is not state.lora.merged and any(stage in state.running for stage in DECODER):

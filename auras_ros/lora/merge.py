@@ -30,6 +30,12 @@ class _MergedLinear:
         self._golden = [form.data.clone() for form in self._forms] if exact else None
         self._merged: Factors | None = None
 
+    def restore(self) -> None:
+        """The base model's, whatever a change has left."""
+        for form, golden in zip(self._forms, self._golden or [], strict=False):
+            form.data.copy_(golden)
+        self._merged = None
+
     def switch(self, factors: Factors | None) -> None:
         """To this adapter's weights, or the base model's."""
         if factors is None and self._merged is None:
@@ -75,8 +81,16 @@ class MergedWeights:
     def switch(self, resident: Resident | None) -> None:
         """Its layers get this adapter, all others what the base model has. Raises ValueError for weights in 8 bits."""
         with self._changing:
-            if resident is not self.merged:
+            if resident is self.merged:
+                return
+            try:
                 self._change(resident)
+            except Exception as error:  # a change that is half made would be in everybody's rows
+                self.refusal = f"a change of the weights failed: {error}"
+                self.merged = None
+                for linear in self._linears.values():
+                    linear.restore()
+                raise
 
     def _change(self, resident: Resident | None) -> None:
         began_ns = time.perf_counter_ns()

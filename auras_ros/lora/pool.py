@@ -125,13 +125,6 @@ class AdapterPool:
                 return True
         return False
 
-    def forget(self, digest: str) -> None:
-        """Its slot becomes empty, if nobody uses it."""
-        loaded = self._loaded.get(digest)
-        if loaded is not None and loaded.users == 0:
-            self._drop(digest)
-            self._empty(loaded.resident.slot)
-
     def _room(self) -> int | None:
         """A slot that owns its blocks, and nothing in it."""
         for slot in self._free:

@@ -91,11 +91,13 @@ def test_adapters_give_their_blocks_to_requests_that_need_them(
     for name, path in folders.items():
         engine.add_adapter(name, path)
     first = answers(engine, [asked(prompts[0], name) for name in folders])
-    assert engine._tables.reserved
-    free = engine._tables.free
-    long = VlmRequest(prompts[1], ignore_eos=True, max_tokens=free * 4 + 8)  # more than what they leave
-    (answer,) = answers(engine, [long])
-    assert answer.finish == "length"
+    reserved = engine._tables.reserved
+    assert reserved
+    half = engine.length // 2 + 20  # two of these are more than what the adapters leave
+    long = VlmRequest(prompts[1], ignore_eos=True, max_tokens=half)
+    both = answers(engine, [long, long])
+    assert [each.finish for each in both] == ["length", "length"]
+    assert engine._tables.reserved < reserved
     again = answers(engine, [asked(prompts[0], name) for name in folders])
     assert [each.ids for each in again] == [each.ids for each in first]
     ended(engine)
