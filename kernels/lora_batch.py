@@ -58,20 +58,29 @@ class AdapterRows:
         rank, places = max(kind.ranks[slot] for slot in self.slots), sum(each.end - each.begin for each in self.groups)
         return LoraShape(phase, places, rank, kind.width, kind.out, kind.parts, len(self.groups))
 
+    def keep_own_(self, inner: Tensor) -> Tensor:
+        """Of products [T, parts * columns] with `JoinedFactors` those of a row with its own adapters, with their sign;
+        all others are 0 (VaLoRA 5: the request-type mapping), whatever number they were."""
+        others, signs = self._mask
+        if others is not None:
+            inner.masked_fill_(others, 0)
+        if signs is not None:
+            inner.mul_(signs)
+        return inner
+
     @cached_property
-    def mask(self) -> Tensor | None:
-        """[T, parts * columns], over the columns of `JoinedFactors`: the sign where the column's adapter is the row's,
-        else 0 (VaLoRA 5: the request-type mapping). None: 1 everywhere."""
+    def _mask(self) -> tuple[Tensor | None, Tensor | None]:
+        """Whose products are others', None: nobody's; and signs, None: all 1."""
         ranks = [self.kind.ranks[slot] for slot in self.slots]
         first = dict(zip(self.slots, np.cumsum([0, *ranks]).tolist(), strict=False))
-        mask = np.zeros((self.tokens, self.kind.parts, sum(ranks)), np.float32)
+        signs = np.zeros((self.tokens, self.kind.parts, sum(ranks)), np.float32)
         order = None if self.order is None else self.order.numpy()
         for slot, begin, end, sign in self.groups:
             rows = slice(begin, end) if order is None else order[begin:end]
-            mask[rows, :, first[slot] : first[slot] + self.kind.ranks[slot]] += sign
-        if len(self.slots) == 1 and bool((mask == 1).all()):
-            return None
-        return torch.from_numpy(mask).flatten(1).to(self.dtype)
+            signs[rows, :, first[slot] : first[slot] + self.kind.ranks[slot]] += sign
+        found = torch.from_numpy(signs).flatten(1)
+        negative = bool((found < 0).any())
+        return None if bool(found.all()) else found == 0, found.to(self.dtype) if negative else None
 
     @cached_property
     def run(self) -> tuple[int, int] | None:

@@ -137,9 +137,7 @@ def _gathered(y: Tensor, x: Tensor, batch: AdapterRows, factors: FactorSet, boun
 
 def _joint(y: Tensor, x: Tensor, batch: AdapterRows, factors: FactorSet, bounds: Sequence[int]) -> None:
     a, b = factors.form(join, batch.slots, bounds)
-    inner = F.linear(x, a)
-    if batch.mask is not None:
-        inner.mul_(batch.mask)
+    inner = batch.keep_own_(F.linear(x, a))
     if len(b) == 1:
         y.addmm_(inner, b[0])
         return
@@ -149,18 +147,14 @@ def _joint(y: Tensor, x: Tensor, batch: AdapterRows, factors: FactorSet, bounds:
 
 def _joint_packed(y: Tensor, x: Tensor, batch: AdapterRows, factors: FactorSet, bounds: Sequence[int]) -> None:
     a, b, columns = factors.form(join_packed, batch.slots, bounds)
-    inner = linear(x, a)
-    if batch.mask is not None:
-        inner.mul_(batch.mask)
+    inner = batch.keep_own_(linear(x, a))
     for part, own, (low, high) in zip(b, inner.split(columns, 1), pairwise(bounds), strict=True):
         y[:, low:high].add_(linear(own, part))
 
 
 def _joint_mixed(y: Tensor, x: Tensor, batch: AdapterRows, factors: FactorSet, bounds: Sequence[int]) -> None:
     a, b, columns = factors.form(join_mixed, batch.slots, bounds)
-    inner = linear(x, a)
-    if batch.mask is not None:
-        inner.mul_(batch.mask)
+    inner = batch.keep_own_(linear(x, a))
     for part, own, (low, high) in zip(b, inner.split(columns, 1), pairwise(bounds), strict=True):
         y[:, low:high].addmm_(own, part)
 

@@ -38,4 +38,7 @@ def digest(source: Path) -> str:
     if source.is_file():
         return sha256(source)
     files = sorted(path for pattern in DIGESTED for path in source.glob(pattern))
+    for path in files:
+        if not path.is_file():  # a pipe is waited for without end
+            raise CheckpointError(f"{path}: is no file")
     return hashlib.sha256("".join(f"{path.name} {sha256(path)}\n" for path in files).encode()).hexdigest()

@@ -213,9 +213,8 @@ class Engine:
         admitted = self._admit()
         dispatched = 0
         while (dispatch := self._scheduler.next(self._state)) is not None:
-            if not self._gaps.begin(dispatch):
+            if not self._gaps.begin(dispatch) or not self._dispatch(dispatch):
                 break
-            self._dispatch(dispatch)
             dispatched += 1
             if self._running and self._running[-1].future.done():  # in this thread: what it made is scheduled first
                 break
@@ -312,12 +311,13 @@ class Engine:
             changed += 1
         return changed
 
-    def _dispatch(self, dispatch: Dispatch) -> None:
+    def _dispatch(self, dispatch: Dispatch) -> bool:
+        """False if no request of it got its blocks."""
         if dispatch.stage != "vision":
             wanted, dispatch = dispatch, self._blocks.allocate(dispatch)
             if not dispatch.requests:
                 self._gaps.ended(wanted)
-                return
+                return False
         if dispatch.stage != "vision" and self.adapters is not None:
             dispatch = replace(dispatch, merged=self.adapters.merge(dispatch.merged))
         for each in dispatch.requests:
@@ -329,6 +329,7 @@ class Engine:
         forward = RunningForward(self._forwards.submit(dispatch), dispatch, begun_ns)
         self._running.append(forward)
         forward.future.add_done_callback(lambda _: self._finished(forward))
+        return True
 
     def _finished(self, forward: RunningForward) -> None:
         """Called in the forward's own thread, perhaps when the next one of the stage has begun."""

@@ -144,17 +144,18 @@ class InterleavedScheduler:
 
     def __init__(self, prefill_tokens: int, chunked: bool) -> None:
         self._budget, self._chunked = prefill_tokens, chunked
-        self._making = ("decode", "prefill") if chunked else ("decode",)
+        self._before_decode = ("vision",) if chunked else ("vision", "prefill")
 
     def next(self, state: EngineState) -> Dispatch | None:
         if state.running:
             return None
-        if self._chunked and (joined := joined_prefill(state, self._part(state))) is not None:
-            return joined
         decode = decode_all(state)
-        if decode is not None and state.last not in self._making:
+        if decode is not None and state.last in self._before_decode:
             return decode
-        prefill = None if self._chunked else prefill_up_to(state, self._budget, chunked=False)
+        if self._chunked:
+            prefill = joined_prefill(state, self._part(state))
+        else:
+            prefill = prefill_up_to(state, self._budget, chunked=False)
         return prefill or next_image(state) or decode
 
     def _part(self, state: EngineState) -> int:

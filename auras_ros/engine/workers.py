@@ -23,7 +23,7 @@ from auras_ros.lora.adaptation import Adaptation
 from auras_ros.lora.heads import HeadResult, head_result
 from auras_ros.lora.runtime import LoraRuntime
 from auras_ros.lora.vision import VisionAdapter
-from auras_ros.models.fused_llama import FusedLlama, Look
+from auras_ros.models.fused_llama import FusedLlama, Look, ReadRows
 from auras_ros.models.paged_attention import DecodeRow, PagedAttention
 from auras_ros.models.paged_kv import SPARE, PrefillSpan
 from auras_ros.models.sampler import likeliest
@@ -93,14 +93,18 @@ class PrefillWorker:
         look = None
         if self._decoder.crosses:
             look = _looks(dispatch.requests, [torch.arange(span.first, span.end) for span in spans])
-        adapt = None
+        adapt = adapt_ends = None
         if self._lora is not None:
             self._lora.enter(dispatch.merged)
             residents = [request.resident for request in dispatch.requests]
-            adapt = self._lora.adapt(residents, dispatch.counts)
-        hidden = self._decoder(x, torch.cat(places, -1).to(device), self._attention.prefill(spans), look, adapt)
-        ends = torch.tensor([start + count - 1 for start, (_, count) in zip(starts, pairs, strict=True)])
-        return self._next([request for request, _ in pairs], dispatch.counts, hidden[ends.to(device)])
+            adapt, adapt_ends = (self._lora.adapt(residents, each) for each in (dispatch.counts, [1] * len(residents)))
+        ends = torch.tensor([start + count - 1 for start, (_, count) in zip(starts, pairs, strict=True)]).to(device)
+        where, attend = torch.cat(places, -1).to(device), self._attention.prefill(spans)
+        if look is not None:
+            hidden = self._decoder(x, where, attend, look, adapt)[ends]
+        else:
+            hidden = self._decoder(x, where, attend, None, adapt, ReadRows(ends, adapt_ends))
+        return self._next([request for request, _ in pairs], dispatch.counts, hidden)
 
     def _next(self, requests: Sequence[ActiveRequest], counts: Sequence[int], hidden: Tensor) -> list[Next]:
         """hidden: of the last token of each, [n, width]. A request that is not through has nothing yet."""

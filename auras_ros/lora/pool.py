@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from auras_ros.checkpoints.peft import PeftAdapter
 from auras_ros.lora.registry import AdapterError, KnownAdapter
@@ -55,7 +56,7 @@ class AdapterPool:
         self._executor, self._came = executor, came
         self._loaded: OrderedDict[str, Loaded] = OrderedDict()  # by digest; the longest unused first
         self._loading: dict[str, tuple[int, KnownAdapter, Future[Resident]]] = {}
-        self._failed: dict[str, str] = {}
+        self._failed: WeakKeyDictionary[KnownAdapter, str] = WeakKeyDictionary()  # until it is asked for again
         self._free = list(range(slots.count))  # without blocks
         self.stats = PoolStats()
 
@@ -66,7 +67,7 @@ class AdapterPool:
 
     def acquire(self, known: KnownAdapter) -> Resident | None:
         """Pins it; None while it is on its way or no slot is free. Raises AdapterError if it could not be read."""
-        if (why := self._failed.pop(known.digest, None)) is not None:
+        if (why := self._failed.pop(known, None)) is not None:
             raise AdapterError(f"adapter: '{known.name}': {why}")
         loaded = self._loaded.get(known.digest)
         if loaded is not None:
@@ -103,7 +104,7 @@ class AdapterPool:
         for digest in done:
             slot, known, future = self._loading.pop(digest)
             if (error := future.exception()) is not None:
-                self._failed[digest] = str(error)
+                self._failed[known] = str(error)
                 self._empty(slot)
                 continue
             self._slots.publish(future.result())

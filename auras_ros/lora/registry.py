@@ -17,9 +17,10 @@ class AdapterError(ValueError):
     """An adapter that is not there or cannot be used; the text names it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class KnownAdapter:
-    """digest: of its files. sees: whether it changes what images become. head: whether it has a task head."""
+    """Added once more under its name it is another one. digest: of its files. sees: whether it changes what images
+    become. head: whether it has a task head."""
 
     name: str
     folder: Path

@@ -53,8 +53,10 @@ class AdapterSlots:
         return range(end - self.blocks, end)
 
     def check(self, adapter: PeftAdapter) -> None:
-        """Raises ValueError if it is larger than a slot, or changes what this model has not."""
+        """Raises ValueError if it is larger than a slot, or its numbers than the weights' type."""
         for name, factors in adapter.factors.items():
+            if not all(bool(each.to(self._layers.dtype).isfinite().all()) for each in factors):
+                raise ValueError(f"{name}: a number is beyond the range of {self._layers.dtype}")
             if len(factors.a) > self.rank and name.startswith("language."):
                 raise ValueError(f"{name}: rank {len(factors.a)}, expected {self.rank} at most (max_lora_rank)")
 

@@ -9,6 +9,7 @@ one call each (`kernels`, Nova IV).
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +32,14 @@ Pack = Callable[[Tensor, Tensor | None], AnyLinear]
 SITES, HEAD = ("qkv", "o", "gate_up", "down", "head"), -1
 
 
+class ReadRows(NamedTuple):
+    """The rows of which a forward's states are read: after its last attention nothing else is computed. rows: int64
+    [n]; adapt: what adapters change of them."""
+
+    rows: Tensor
+    adapt: Adapt | None = None
+
+
 class FusedLayer:
     """Attention, attention to images where the layer has it, gated linear layers."""
 
@@ -50,7 +59,9 @@ class FusedLayer:
         """By their site."""
         return {"qkv": self.qkv, "o": self.o, "gate_up": self.gate_up, "down": self.down}
 
-    def __call__(self, x: Tensor, turns: Tensor, attend: Attend, look: Look | None, adapt: Adapt | None) -> Tensor:
+    def __call__(
+        self, x: Tensor, turns: Tensor, attend: Attend, look: Look | None, adapt: Adapt | None, read: ReadRows | None
+    ) -> Tensor:
         rows, normed = len(x), _normed(self.norms[0], x)
         flat = self.qkv(normed)
         if adapt is not None:
@@ -58,6 +69,9 @@ class FusedLayer:
         qkv = flat.view(rows, self.heads + 2 * self.kv_heads, self.head)
         rotate_(qkv[:, : self.heads + self.kv_heads], turns)
         seen = attend(self.index, qkv[:, : self.heads], qkv[:, self.heads :])
+        if read is not None:
+            (own, adapt), rows = read, len(read.rows)
+            seen, x = seen.index_select(0, own), x.index_select(0, own)
         x = self.o.plus(seen, x)
         if adapt is not None:
             adapt(self.index, "o", seen, x)
@@ -112,14 +126,20 @@ class FusedLlama:
         return out
 
     def __call__(
-        self, x: Tensor, places: Tensor, attend: Attend, look: Look | None = None, adapt: Adapt | None = None
+        self,
+        x: Tensor,
+        places: Tensor,
+        attend: Attend,
+        look: Look | None = None,
+        adapt: Adapt | None = None,
+        read: ReadRows | None = None,
     ) -> Tensor:
         """Embeddings [T, width] -> hidden states [T, width], normalised. places: int64 [T], or [3, T] with M-RoPE; [T]
-        is then text, whose three places are one."""
+        is then text, whose three places are one. read: -> [n, width] of those rows; not of a model that `crosses`."""
         turns = self._turns(places)
-        for layer in self.layers:
-            x = layer(x, turns, attend, look, adapt)
-        return _normed(self._llama.norm, x)
+        for layer in self.layers[:-1]:
+            x = layer(x, turns, attend, look, adapt, None)
+        return _normed(self._llama.norm, self.layers[-1](x, turns, attend, look, adapt, read))
 
     def tabulate(self, length: int) -> None:
         """Computes the angles of places below `length` once: a small model's step spent a twentieth on them."""

@@ -83,7 +83,7 @@ class ModelService:
         self.engine, self.options, self.name = engine, options, options.name or checkpoint.name
         self.metrics, self.created, self.dtype = ServerMetrics(), int(time.time()), dtype
         self.adapters = ServedAdapters(engine, self.name, options.lora_folder)
-        self._changing = asyncio.Lock()
+        self._changing = ThreadPoolExecutor(1, thread_name_prefix="adapters")  # one change at a time
         self._translator = Translator(checkpoint, engine.length, options.image_limits)
         self._threads = ThreadPoolExecutor(options.preparing, thread_name_prefix="prepare")
         texts = TokenTexts(checkpoint.prompts.tokenizer)
@@ -114,11 +114,10 @@ class ModelService:
         return asked
 
     async def change_adapters(self, body: bytes, kind: type[AdapterFields]) -> str:
-        """One change at a time, in one of the threads: requests have the others. Raises ApiError."""
+        """Raises ApiError."""
         if why := self.closed:
             raise refusal(EngineClosedError(why))
-        async with self._changing:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, self._change, body, kind)
+        return await asyncio.get_running_loop().run_in_executor(self._changing, self._change, body, kind)
 
     @property
     def closed(self) -> str:
@@ -131,7 +130,8 @@ class ModelService:
         """Every request ends as cancelled; returns when the engine has ended them."""
         self._closed = True
         self.engine.close()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for each in (self._threads, self._changing):
+            each.shutdown(wait=False, cancel_futures=True)
 
     def _change(self, body: bytes, kind: type[AdapterFields]) -> str:
         fields = read_fields(body, kind)

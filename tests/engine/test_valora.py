@@ -129,6 +129,8 @@ def test_an_unknown_policy_is_refused() -> None:
 
 
 class Always:
+    """Chooses the one that has waited longest."""
+
     def __init__(self, merged: Resident | None) -> None:
         self.merged = merged
 
@@ -137,8 +139,13 @@ class Always:
 
 
 class Inner:
+    """blocked: numbers of requests for which there are no blocks."""
+
+    def __init__(self, *blocked: int) -> None:
+        self.blocked = blocked
+
     def next(self, state: EngineState) -> Dispatch | None:
-        ready = state.ready("decode")
+        ready = [each for each in state.ready("decode") if each.number not in self.blocked]
         return Dispatch("decode", tuple(ready), (1,) * len(ready)) if ready else None
 
 
@@ -156,3 +163,12 @@ def test_a_change_waits_for_the_decoder_and_the_chosen_alone_run() -> None:
     assert kept.merged is A
     state.running = {"vision": Dispatch("vision", ())}
     assert scheduler.next(state) is not None
+
+
+def test_if_the_chosen_cannot_run_whoever_can_does_with_what_is_merged() -> None:
+    state = state_of(*queue("ab"), merged=A)
+    dispatch = LoraScheduler(Inner(0), Always(B)).next(state)
+    assert dispatch is not None
+    assert ([each.number for each in dispatch.requests], dispatch.merged) == ([1], A)
+    state.running["vision"] = Dispatch("vision", ())
+    assert LoraScheduler(Inner(0), Always(B)).next(state) is None  # what runs may free blocks

@@ -82,6 +82,17 @@ def test_rows_of_no_group_keep_their_bits(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("order", [None, (0, 2, 1, 3)])
+def test_a_number_that_is_not_finite_stays_in_its_adapters_rows(way: str, order: tuple[int, ...] | None) -> None:
+    example = Example(4, 8, (0, 6), {0: 2, 1: 2}, ((0, 0, 2), (1, 2, 4)), order)
+    y, x, factors = example.tensors()
+    factors[1].a.fill_(torch.finfo(torch.float32).max)
+    add_lora_(y, x, example.rows(), FactorSet(factors), example.bounds, FixedWay(WAYS[way]))
+    others = [2, 3] if order is None else [1, 3]
+    assert y.isfinite().all(1).tolist() == [row not in others for row in range(4)]
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_bfloat16_is_rounded_as_bfloat16(way: str) -> None:
     example = EXAMPLES["deLoRA"]
     y, x, factors = example.tensors(dtype=torch.bfloat16)

@@ -153,6 +153,27 @@ def test_two_forwards_that_begin_together_find_the_change_made(monkeypatch: pyte
     assert weights.merged is resident
 
 
+def test_a_change_that_fails_leaves_the_base_model_and_no_other_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoder = Decoder()
+    base = decoder.hidden(IDS)
+    first, second = decoder.put(0, RANK, 1), decoder.put(1, RANK, 2)
+    weights = MergedWeights(decoder.llama, decoder.sites, decoder.head)
+    weights.switch(first)
+    own, left = _MergedLinear.switch, iter([True, True])
+
+    def fails(linear: _MergedLinear, factors: Factors | None) -> None:
+        if next(left, None) is None:
+            raise MemoryError("no more")
+        own(linear, factors)
+
+    monkeypatch.setattr(_MergedLinear, "switch", fails)
+    with pytest.raises(MemoryError):
+        weights.switch(second)
+    assert weights.merged is None
+    assert torch.equal(decoder.hidden(IDS), base)
+    assert weights.refusal == "a change of the weights failed: no more"
+
+
 def test_int8_weights_take_no_adapter_and_stay() -> None:
     decoder = Decoder(int8=True)
     weights = MergedWeights(decoder.llama, decoder.sites, decoder.head)

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from contextlib import nullcontext
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from auras_ros.checkpoints.peft import PeftAdapter
 from auras_ros.lora.pool import AdapterPool
@@ -75,6 +78,7 @@ class Pool:
         return self.pool.acquire(known(number))
 
 
+@cache
 def known(number: int, digest: int | None = None) -> KnownAdapter:
     return KnownAdapter(f"a{number}", Path("/nowhere"), f"digest {number if digest is None else digest}", False, False)
 
@@ -153,6 +157,15 @@ def test_a_folder_that_changed_is_refused() -> None:
     pool.pool.poll()
     with pytest.raises(AdapterError, match="/nowhere has changed since it was added"):
         pool.pool.acquire(known(1))
+
+
+@pytest.mark.parametrize(("dtype", "fits"), [(torch.float16, False), (torch.bfloat16, True)])
+def test_a_number_beyond_the_weights_type_is_refused(dtype: torch.dtype, fits: bool) -> None:
+    decoder = Decoder(dtype)
+    made = adapter(decoder, 2, 1)
+    next(iter(made.factors.values())).b[0, 0] = 1e6
+    with nullcontext() if fits else pytest.raises(ValueError, match="a number is beyond the range of"):
+        decoder.slots.check(made)
 
 
 def test_slots_that_leave_no_blocks_are_refused() -> None:

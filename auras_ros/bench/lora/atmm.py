@@ -6,8 +6,9 @@ and 18).
 
 ATMM takes each shape's way from the table, the look-up included; beside it stands every way for all shapes, and the
 operators of dLoRA (einsum), Punica and S-LoRA as a CPU can have them. All compute the same, which is checked, and take
-turns in interleaved rounds; a ratio is taken within a round. Each shape's best way is named by one half of the rounds
-and compared with ATMM in the other, so that it is not the one that was lucky. Without a table the rule decides that
+turns in interleaved rounds; a ratio is taken within a round. The ways that are near a shape's best are measured again
+beside ATMM, in more and shorter rounds: one half of these names the best way and the other half compares it with ATMM,
+so that it is not the one that was lucky. Without a table the rule decides that
 holds where none was searched. CPU only: on a GPU the tilings of `kernels/lora_tilings.py` take the place of the ways.
 """
 
@@ -26,7 +27,7 @@ from auras_ros.bench.lora.atmm_summary import ATMM, case_rows, summary
 from auras_ros.bench.lora.baselines import BASELINES
 from auras_ros.bench.lora.search import search
 from auras_ros.bench.lora.shapes import LAYERS, CaseRun, cases
-from auras_ros.bench.lora.timing import CaseWindows
+from auras_ros.bench.lora.timing import CaseWindows, near_best
 from auras_ros.bench.options import add_minutes, add_seed, amount, bench_parser, check_least, listed, refusing
 from auras_ros.kernels.lora_batch import LoraShape
 from auras_ros.kernels.lora_table import FixedWay, WayChooser, WayTable
@@ -34,7 +35,6 @@ from auras_ros.kernels.lora_table_file import cpu_name, read_table, write_table
 from auras_ros.kernels.lora_ways import WAYS
 from auras_ros.measure.cores import available, on_cores
 from auras_ros.measure.minutes import CUT, Ends, OverError, run_parts
-from auras_ros.measure.rounds import Rounds
 from auras_ros.measure.window import Length
 from auras_ros.report.result import Report, Say, unwritable
 
@@ -141,12 +141,14 @@ def _measure(options: argparse.Namespace, report: Report, say: Say, ends: Ends) 
         say(f"measuring: {number + 1} of {len(todo)}, {case}")
         made = CaseRun(case, options.seed)
         windows = CaseWindows(made, contenders)
-        rounds: Rounds[str] = Rounds(str(case), windows.rate, options, ends, lambda text: None)
-        rounds.contest([name for name in contenders if case.fits(name, options.memory_mib)], windows.prepare)
-        rounds.tell(report)
-        if ATMM in rounds.rates:
+        names = [name for name in contenders if case.fits(name, options.memory_mib)]
+        rates = windows.contest(names, options, report, ends)
+        if ATMM in rates and (near := near_best(rates, WAYS)):
+            finer = CaseWindows(made, contenders).contest([ATMM, *near], options, report, ends, finer=True)
+            if ATMM not in finer or len(finer) < 2:  # the minutes were over
+                continue
             chosen = options.chooser.name(made.shape)
-            report.rows += case_rows(case, options.cores, chosen, rounds.rates, windows.layer_us)
+            report.rows += case_rows(case, options.cores, chosen, rates, windows.layer_us, finer)
             shapes.append(made.shape)
     if not report.rows:
         raise OverError(CUT)

@@ -10,20 +10,19 @@ from __future__ import annotations
 import argparse
 import copy
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from statistics import median
 from typing import Any
 
 from auras_ros.bench.lora.shapes import CaseRun, LoraCase
-from auras_ros.bench.lora.timing import CaseWindows
+from auras_ros.bench.lora.timing import CaseWindows, near_best
 from auras_ros.kernels.lora_batch import LoraShape
 from auras_ros.kernels.lora_table import FixedWay
 from auras_ros.kernels.lora_ways import WAYS
 from auras_ros.measure.minutes import Ends
-from auras_ros.measure.rounds import Rounds
 from auras_ros.report.result import Report, Say
 
-TRIES, NEAR = 3, 0.8  # rounds of all ways; the share of the best's rate from which a way stays
+TRIES = 3  # rounds of all ways
 
 
 def search(
@@ -47,25 +46,14 @@ def search(
 
 def _profile(run: CaseRun, options: argparse.Namespace, report: Report, ends: Ends) -> dict[str, float]:
     """Way -> layers per second."""
-    ways = [way for way in options.ways if run.case.fits(way, options.memory_mib)]
-    rates = _rounds(run, ways, TRIES, options, report, ends)
-    best = max(rates.values(), default=0.0)
-    near = [way for way, rate in rates.items() if rate >= NEAR * best]
-    if len(near) > 1:
-        rates |= _rounds(run, near, options.rounds, options, report, ends)
-    return rates
-
-
-def _rounds(
-    run: CaseRun, ways: Sequence[str], rounds: int, options: argparse.Namespace, report: Report, ends: Ends
-) -> dict[str, float]:
     windows = CaseWindows(run, {name: FixedWay(way) for name, way in WAYS.items()})
-    some = copy.copy(options)
-    some.rounds = rounds
-    made: Rounds[str] = Rounds(str(run.case), windows.rate, some, ends, lambda text: None)
-    made.contest(ways, windows.prepare)
-    made.tell(report)
-    return {way: median(rates) for way, rates in made.rates.items()}
+    ways, few = [way for way in options.ways if run.case.fits(way, options.memory_mib)], copy.copy(options)
+    few.rounds = TRIES
+    rates = windows.contest(ways, few, report, ends)
+    near = near_best(rates, WAYS)
+    if len(near) > 1:
+        rates |= windows.contest(near, options, report, ends, finer=True)
+    return {way: median(values) for way, values in rates.items()}
 
 
 def _row(case: LoraCase, cores: int, best: str, rates: dict[str, float]) -> dict[str, Any]:

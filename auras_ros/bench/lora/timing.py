@@ -1,27 +1,50 @@
-"""Windows of a case's contenders: how many layers a second, and how long each took."""
+"""Windows of a case's contenders: how many layers a second, and how long each took.
+
+Those that are near the best are measured again, in many short windows: the machine's speed wanders within seconds, and
+the shorter two windows lie apart, the less it does between them.
+"""
 
 from __future__ import annotations
 
+import argparse
+import copy
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from statistics import median
 
 import numpy as np
 
 from auras_ros.bench.lora.shapes import CaseRun
 from auras_ros.kernels.lora_table import WayChooser
+from auras_ros.measure.minutes import Ends
+from auras_ros.measure.rounds import Rounds
 from auras_ros.measure.window import Length
+from auras_ros.report.result import Report
 
 WARM_UPS = 3
+NEAR, FINER = 0.85, 4  # share of the best's rate from which a way is near; how many times as many, shorter rounds
 
 
 class CaseWindows:
-    """`rate` and `prepare` are what `measure.rounds.Rounds` asks for. layer_us: of each contender, of a layer in every
+    """layer_us: of each contender, of a layer in every
     run of every window."""
 
     def __init__(self, run: CaseRun, contenders: Mapping[str, WayChooser]) -> None:
         self._run, self._contenders = run, contenders
         self.layer_us: defaultdict[str, list[float]] = defaultdict(list)
+
+    def contest(
+        self, names: Sequence[str], options: argparse.Namespace, report: Report, ends: Ends, finer: bool = False
+    ) -> dict[str, list[float]]:
+        """The rates of each in interleaved rounds; what fails is in the report."""
+        some = copy.copy(options)
+        if finer:
+            some.rounds, some.length = options.rounds * FINER, Length(1, options.length.seconds / FINER)
+        rounds: Rounds[str] = Rounds(str(self._run.case), self.rate, some, ends, lambda text: None)
+        rounds.contest(names, self.prepare)
+        rounds.tell(report)
+        return rounds.rates
 
     def prepare(self, name: str) -> None:
         """Makes the copies of the factors too. Raises RuntimeError if the contender is not equal to the reference."""
@@ -44,3 +67,9 @@ class CaseWindows:
             took.append((now_ns - began_ns) / 1e3 / layers)
         self.layer_us[name] += took
         return 1e6 / float(np.percentile(took, 25))
+
+
+def near_best(rates: Mapping[str, Sequence[float]], ways: Collection[str]) -> list[str]:
+    """Of these ways, those whose median rate is near the best's."""
+    rate = {name: median(values) for name, values in rates.items() if name in ways}
+    return [name for name, value in rate.items() if value >= NEAR * max(rate.values())]

@@ -143,8 +143,8 @@ def test_figures_are_ratios_within_a_round() -> None:
     rates = {name: [each * value for each in drift] for name, value in speed.items()}
     us = {name: [1e6 / rate for rate in values] for name, values in rates.items()}
     other = {**rates, "joint": rates["slora"], "atmm": rates["padded"]}
-    rows = case_rows(case, 1, "joint", rates, us) + case_rows(
-        LoraCase("tiny", "prefill", 64, 2, 4), 1, "padded", other, us
+    rows = case_rows(case, 1, "joint", rates, us, rates) + case_rows(
+        LoraCase("tiny", "prefill", 64, 2, 4), 1, "padded", other, us, other
     )
     found = summary(rows)
     assert found["worst_ratio"] == pytest.approx(1.0)
