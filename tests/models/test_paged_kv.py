@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from auras_ros.models.fused_llama import FusedLlama
+from auras_ros.models.fused_llama import FusedLlama, ReadRows
 from auras_ros.models.llama import Llama
 from auras_ros.models.paged_attention import GatheredAttention
 from auras_ros.models.paged_kv import SPARE, PagedKVCache, PrefillSpan
@@ -66,6 +66,26 @@ def packed(fused: FusedLlama, cache: PagedKVCache, parts: list[Tensor], spans: l
     positions = torch.cat([torch.arange(span.first, span.end) for span in spans]).expand(3, -1)
     hidden = fused(torch.cat(parts), positions, GatheredAttention(cache).prefill(spans))
     return list(hidden.split([span.count for span in spans]))
+
+
+@torch.inference_mode()
+def test_rows_that_are_read_are_those_of_the_whole_and_all_are_stored(fused: FusedLlama) -> None:
+    parts, own, changed = inputs(LENGTHS), tables(LENGTHS), list[tuple[int, str, int]]()
+    spans = [PrefillSpan(0, len(part), table) for part, table in zip(parts, own, strict=True)]
+    whole, cache, read = paged(), paged(), torch.tensor([0, 7, sum(LENGTHS) - 1])
+    wanted = torch.cat(packed(fused, whole, parts, spans))[read]
+    positions = torch.cat([torch.arange(len(part)) for part in parts]).expand(3, -1)
+    found = fused(
+        torch.cat(parts), positions, GatheredAttention(cache).prefill(spans), None,
+        lambda layer, site, x, _: changed.append((layer, site, len(x))),
+        ReadRows(read, lambda layer, site, x, _: changed.append((layer, f"read {site}", len(x)))),
+    )  # fmt: skip
+    torch.testing.assert_close(found, wanted)
+    assert torch.equal(cache.store, whole.store)
+    last = CONFIG.layers - 1
+    assert [each for each in changed if each[0] == last] == [
+        (last, "qkv", sum(LENGTHS)), (last, "read o", 3), (last, "read gate_up", 3), (last, "read down", 3),
+    ]  # fmt: skip
 
 
 def decoded(fused: FusedLlama, cache: PagedKVCache, x: Tensor, positions: Tensor, tables: Tensor) -> Tensor:

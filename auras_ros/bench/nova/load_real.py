@@ -37,7 +37,7 @@ from auras_ros.measure.minutes import Ends, MeasureStep, run_parts
 from auras_ros.report.result import Report, Say, key
 from auras_ros.report.table import Column, grouped_by, in_columns
 
-OURS_COUNTED = "interleaved:256"  # one for all models: what bounds the time between tokens with a large one too
+OURS_COUNTED = "interleaved:320"  # one for all models: what bounds the time between tokens with a large one too
 SCHEDULERS = (OURS_COUNTED, "interleaved", "chunk:128", "pf-limit:5", "multi-stream", "static:1")
 LARGE_SCHEDULERS = (OURS_COUNTED, "static:1")  # of a model of which 24 GB hold no more servers
 LARGE_REQUESTS = 12  # in a window of a model that is not tiny: with six sides an hour must do

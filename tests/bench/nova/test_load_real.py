@@ -33,7 +33,7 @@ def measured(model: str, ours: list[tuple[float, float]], theirs: list[tuple[flo
     found = ModelWindows(model, SHAPE, 2)
     found.windows[POISSON] = {
         "vllm compiled": [window(*each) for each in theirs],
-        "auras interleaved:256": [window(*each) for each in ours],
+        "auras interleaved:320": [window(*each) for each in ours],
     }
     found.rate_hz = 0.5
     return found
@@ -41,9 +41,9 @@ def measured(model: str, ours: list[tuple[float, float]], theirs: list[tuple[flo
 
 def test_ratios_are_ours_over_vllms_within_each_round_and_the_plain_keys_are_the_worst() -> None:
     slow = [(4.0, 0.8), (2.0, 1.0), (8.0, 0.5)]
-    found = ratios(measured("tiny-qwen", [(2.0, 0.2), (3.0, 0.3), (2.0, 0.4)], slow), ["interleaved:256", "static:1"])
-    assert found == pytest.approx({f"{TBT}_interleaved_256_tiny_qwen": 0.3, f"{E2E}_interleaved_256_tiny_qwen": 0.5})
-    found |= ratios(measured("qwen-0.5b", [(4.4, 0.2)], [(4.0, 0.8)]), ["interleaved:256"])
+    found = ratios(measured("tiny-qwen", [(2.0, 0.2), (3.0, 0.3), (2.0, 0.4)], slow), ["interleaved:320", "static:1"])
+    assert found == pytest.approx({f"{TBT}_interleaved_320_tiny_qwen": 0.3, f"{E2E}_interleaved_320_tiny_qwen": 0.5})
+    found |= ratios(measured("qwen-0.5b", [(4.4, 0.2)], [(4.0, 0.8)]), ["interleaved:320"])
     assert worst(found) == pytest.approx({TBT: 0.3, E2E: 1.1})
     assert worst({f"{TBT}_static_1_tiny_qwen": 9.0}) == {}
 
@@ -51,13 +51,13 @@ def test_ratios_are_ours_over_vllms_within_each_round_and_the_plain_keys_are_the
 def test_the_simulated_rows_rank_every_scheduler_as_the_real_ones() -> None:
     options = argparse.Namespace(rounds=2, requests=6, seed=0)
     found = measured("tiny-qwen", [(2.0, 0.2)], [(4.0, 0.8)])
-    rows = simulated(a6000.profile(), ["interleaved:256", "pf-limit:5", "nova"], found, options)
-    assert [row["side"] for row in rows] == ["auras interleaved:256", "auras pf-limit:5", "auras nova"]
+    rows = simulated(a6000.profile(), ["interleaved:320", "pf-limit:5", "nova"], found, options)
+    assert [row["side"] for row in rows] == ["auras interleaved:320", "auras pf-limit:5", "auras nova"]
     assert sorted(row["rank"] for row in rows) == [1, 2, 3]
     assert rows[0]["rank_here"] == 1  # the others were not measured
     by_mean = sorted(rows, key=lambda row: row["e2e_mean_ms"])
     assert [row["rank"] for row in by_mean] == [1, 2, 3]
-    assert simulated(a6000.profile(), ["interleaved:256"], found, options)[0]["e2e_mean_ms"] == rows[0]["e2e_mean_ms"]
+    assert simulated(a6000.profile(), ["interleaved:320"], found, options)[0]["e2e_mean_ms"] == rows[0]["e2e_mean_ms"]
 
 
 @pytest.mark.parametrize(
