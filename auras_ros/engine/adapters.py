@@ -110,3 +110,4 @@ class EngineAdapters:
 
     def close(self) -> None:
         self._loader.shutdown(cancel_futures=True)
+        self._runtime.close()
