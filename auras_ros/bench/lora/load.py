@@ -8,7 +8,8 @@ token latency: the sum of all requests' times over the sum of their tokens.
 
 Whole systems are what the paper compares with: `unmerge-only` with S-LoRA's and with Punica's way to multiply, dLoRA's
 policy with its einsum, and one adapter at a time. Then every policy again with this package's own way. vLLM runs in the
-environment of `auras bench peers-vlm --setup DIR --only-setup`.
+environment of `auras bench peers-vlm --setup DIR --only-setup`. `lora-skew` and `lora-adapters` are the same for several
+skews (figure 22), and for several numbers of adapters, more than there is memory for, and ranks (figure 23).
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -57,7 +59,6 @@ PAPER = (
     PaperFigure("below the best of whole systems", 0.20, "", "6.2", "gain_over_best"),
 )
 COLUMNS: tuple[Column, ...] = (
-    ("skew", "{skew:g}"),
     ("side", "{side}"),
     ("ms a token", "{token_ms:.1f}"),
     ("95 %", "{token_ms_low:.1f} to {token_ms_high:.1f}"),
@@ -70,18 +71,39 @@ COLUMNS: tuple[Column, ...] = (
 )
 
 
+class AdapterLoad(NamedTuple):
+    """skew: share of the most wanted adapter. slots: adapters in memory at once."""
+
+    skew: float
+    adapters: int
+    rank: int
+    slots: int
+
+
 def run(argv: list[str], progress: Say) -> Report:
-    parser = _parser()
+    return contests("lora-load", __doc__, argv, progress)
+
+
+def contests(bench: str, about: str | None, argv: list[str], progress: Say, **defaults: object) -> Report:
+    """defaults: of options, where they are not `lora-load`'s."""
+    parser = _parser(bench, about)
+    parser.set_defaults(**defaults)
     options = parser.parse_args(argv)
     _check(parser, options)
-    report = Report("lora-load", more={"trace": {}})
+    report = Report(bench, more={"trace": {}})
     with refusing(parser, SetupError):
         python = environment.setup(options.setup, progress)
         report.more["peers"] = environment.versions(python)
+    loads = [
+        AdapterLoad(skew, adapters, rank, min(options.slots or adapters, adapters))
+        for skew, adapters, rank in product(options.skews, options.adapters, options.ranks)
+    ]
     parts: dict[str, MeasureStep] = {
-        f"{name}, skew {skew:g}": partial(_measure, report, options, name, skew, python, progress)
+        f"{name}, skew {each.skew:g}, {each.adapters} of rank {each.rank}": partial(
+            _measure, report, options, name, each, python, progress
+        )
         for name in options.models
-        for skew in options.skews
+        for each in loads
     }
     with on_cores(options.cores):
         run_parts(report, options.minutes, parts)
@@ -110,25 +132,32 @@ class LoraContest(PeersContest):
 
 
 def _measure(
-    report: Report, options: argparse.Namespace, name: str, skew: float, python: Path, say: Say, ends: Ends
+    report: Report, options: argparse.Namespace, name: str, asked: AdapterLoad, python: Path, say: Say, ends: Ends
 ) -> None:
     model = MODELS[name]
     folder = model_folder(model, python, options.setup / "models", say)
-    adapters = write_adapters(folder, options.setup / "adapters" / name, options.adapters, options.rank, options.seed)
-    trace = LoraTrace(skew)
-    report.more["trace"][f"{skew:g}"] = trace.describe()
+    into = options.setup / "adapters" / f"{name}-{asked.rank}"
+    adapters = write_adapters(folder, into, asked.adapters, asked.rank, options.seed)
+    trace = LoraTrace(asked.skew)
+    report.more["trace"][f"{asked.skew:g}"] = trace.describe()
     settings = argparse.Namespace(**vars(options) | {"requests": options.requests or model.requests})
     measured = ModelWindows(name, Shape(trace.image_px, trace.with_image, (0, 0), (0, 0)), options.cores)
-    commands = [vllm_side(python, folder, name, adapters, options.rank)]
-    commands += [our_side(side, python, folder, name, adapters, options) for side in options.sides]
+    commands = [vllm_side(python, folder, name, adapters, asked)]
+    commands += [our_side(side, python, folder, name, adapters, asked, options) for side in options.sides]
     try:
         LoraContest(trace, list(adapters), measured, settings, report, ends, say).run(commands)
     finally:
-        report.rows += load_rows(measured, [each.name for each in commands], options, skew)
+        report.rows += load_rows(measured, [each.name for each in commands], options, asked)
 
 
 def our_side(
-    side: str, python: Path, folder: Path, model: str, adapters: Mapping[str, Path], options: argparse.Namespace
+    side: str,
+    python: Path,
+    folder: Path,
+    model: str,
+    adapters: Mapping[str, Path],
+    asked: AdapterLoad,
+    options: argparse.Namespace,
 ) -> ServerCommand:
     policy, way = (SYSTEMS | POLICIES)[side]
     words_ = [
@@ -142,17 +171,20 @@ def our_side(
         "--lora-modules",
         _listed(adapters, ","),
     ]
-    words_ += ["--max-loras", str(len(adapters)), "--max-lora-rank", str(options.rank)]
+    words_ += ["--max-loras", str(asked.slots), "--max-lora-rank", str(asked.rank)]
     words_ += ["--lora-policy", policy, "--lora-theta-ms", str(options.theta_ms)]
     words_ += ["--lora-ways", way or str(options.table or "")]
     return ServerCommand(side, words_, openmp_of(python), own=True)
 
 
-def vllm_side(python: Path, folder: Path, model: str, adapters: Mapping[str, Path], rank: int) -> ServerCommand:
+def vllm_side(
+    python: Path, folder: Path, model: str, adapters: Mapping[str, Path], asked: AdapterLoad
+) -> ServerCommand:
     """Eager: adapters turn compilation off on a CPU. A slot more than adapters: with fewer its rows without an adapter
     get that of the last slot."""
     command = vllm(python, folder, model, "eager")
-    more = ["--enable-lora", "--max-loras", str(len(adapters) + 1), "--max-lora-rank", str(max(rank, 8))]
+    more = ["--enable-lora", "--max-loras", str(asked.slots + 1), "--max-lora-rank", str(max(asked.rank, 8))]
+    more += ["--max-cpu-loras", str(max(len(adapters), asked.slots + 1))]
     more += ["--lora-modules", *(f"{name}={path}" for name, path in adapters.items())]
     return ServerCommand(command.name, [*command.argv, *more], command.environment)
 
@@ -168,7 +200,7 @@ def token_ms(window: Window) -> float:
 
 
 def load_rows(
-    measured: ModelWindows, sides: Sequence[str], options: argparse.Namespace, skew: float
+    measured: ModelWindows, sides: Sequence[str], options: argparse.Namespace, asked: AdapterLoad
 ) -> list[dict[str, Any]]:
     """ratio: valora's token latency over the side's, within a round: the mean of the rounds with its 95 % interval."""
     windows = measured.windows.get(POISSON, {})
@@ -176,7 +208,7 @@ def load_rows(
     for side in sides:
         found = windows.get(side, [])
         row: dict[str, Any] = {
-            "model": measured.model, "skew": skew, "side": side, "adapters": options.adapters, "rank": options.rank,
+            "model": measured.model, "side": side, **asked._asdict(),
             "theta_ms": options.theta_ms, "batch": AT_ONCE, "rate_hz": measured.rate_hz, "dtype": "float32",
             "cores": measured.cores, "rounds": len(found),
         }  # fmt: skip
@@ -201,8 +233,9 @@ def summarised(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     under its own name. policy_gain: the same over the policies with our way, and the low end of its interval.
     over_vllm: valora's ratio over vLLM's."""
     found = dict[str, float]()
-    for (model, skew), own in grouped_by([row for row in rows if "ratio" in row], "model", "skew").items():
-        of, where = {row["side"]: row for row in own}, f"{key(model)}_{key(f'{skew:g}')}"
+    groups = grouped_by([row for row in rows if "ratio" in row], "model", "adapters", "rank", "skew")
+    for (model, adapters, rank, skew), own in groups.items():
+        of, where = {row["side"]: row for row in own}, f"{key(model)}_{adapters}_of_{rank}_{key(f'{skew:g}')}"
         systems = [of[each] for each in SYSTEMS if each in of and each != VALORA]
         if systems:
             found[f"gain_over_best_{where}"] = 1 - max(row["ratio"] for row in systems)
@@ -224,24 +257,28 @@ def summarised(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 def table(report: Report) -> str:
     lines = list[str]()
-    for (model,), own in grouped_by(report.rows, "model").items():
+    for (model, adapters, rank, skew), own in grouped_by(report.rows, "model", "adapters", "rank", "skew").items():
         rate = f" at {own[0]['rate_hz']:.3g} requests/s" if own[0]["rate_hz"] else ""
-        lines.append(f"{model}{rate}, {own[0]['adapters']} adapters of rank {own[0]['rank']}, {words(own[0]['cores'])}")
-        lines += in_columns([row for row in own if "why" not in row], COLUMNS, left=(1,))
+        lines.append(
+            f"{model}{rate}, skew {skew:g}, {adapters} adapters of rank {rank}, {own[0]['slots']} in memory,"
+            f" {words(own[0]['cores'])}"
+        )
+        lines += in_columns([row for row in own if "why" not in row], COLUMNS, left=(0,))
         lines += [f"  {row['side']} was not measured: {row['why']}" for row in own if "why" in row] + [""]
     lines += [*beside_ours([each.row(report.summary) for each in PAPER], "VaLoRA"), ""]
     return "\n".join([*lines, *(f"{name:48} {value:.3f}" for name, value in report.summary.items())])
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = bench_parser("lora-load", __doc__)
+def _parser(bench: str, about: str | None) -> argparse.ArgumentParser:
+    parser = bench_parser(bench, about)
     parser.add_argument("--setup", type=Path, required=True, metavar="DIR", help="as of `auras bench peers-vlm`")
     parser.add_argument("--models", type=listed(str, MODELS), default=["tiny-qwen"], help="(tiny-qwen)")
     sides = [*SYSTEMS, *POLICIES]
     parser.add_argument("--sides", type=listed(str, sides), default=sides, help=f"({','.join(sides)})")
-    parser.add_argument("--skews", type=listed(float), default=[0.6], help="share of the most wanted adapter (0.6)")
-    parser.add_argument("--adapters", type=int, default=8, help="(8)")
-    parser.add_argument("--rank", type=int, default=16, help="of all of them (16)")
+    parser.add_argument("--skews", type=listed(float), default=[0.6], help="share of the most wanted adapter")
+    parser.add_argument("--adapters", type=listed(int), default=[8], help="how many there are")
+    parser.add_argument("--ranks", type=listed(int), default=[16], help="of all of them")
+    parser.add_argument("--slots", type=int, default=0, help="adapters in memory at once; 0: all of them")
     parser.add_argument("--theta-ms", type=int, default=250, help="what a request may wait before it starves (250)")
     parser.add_argument("--table", type=Path, help="of `auras bench lora-atmm --search`, for our way to multiply")
     add_contest(parser, share=0.7, minutes=60.0)
@@ -251,7 +288,9 @@ def _parser() -> argparse.ArgumentParser:
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Exits with status 2 for what cannot be run."""
     check_contest(parser, options)
-    check_least(parser, options, adapters=1, rank=1, theta_ms=1)
+    check_least(parser, options, slots=0, theta_ms=1)
+    if min(*options.adapters, *options.ranks) < 1:
+        parser.error(f"--adapters and --ranks: from 1 on, got {options.adapters} and {options.ranks}")
     if VALORA not in options.sides or RATED not in options.sides:
         parser.error(f"--sides: {VALORA} and {RATED} are always needed")
     if bad := [skew for skew in options.skews if not 0 < skew <= 1]:

@@ -110,11 +110,11 @@ def _measure(report: Report, options: argparse.Namespace, name: str, rank: int, 
         for change in chance.sample(list(changes), len(changes)):
             before, after = changes[change]
             exact.switch(before)
-            took[change] = _timed(partial(exact.switch, after))
+            took[change] = timed_ms(partial(exact.switch, after))
         exact.switch(None)
-        took["copy"] = _timed(copied)
-        took["square"] = _timed(lambda: torch.mm(square, square))
-        took["packing"] = _packing(decoder, first)
+        took["copy"] = timed_ms(copied)
+        took["square"] = timed_ms(lambda: torch.mm(square, square))
+        took["packing"] = packing_ms(decoder, first)
         if number:
             for change, ms in took.items():
                 found.setdefault(change, []).append(ms)
@@ -123,14 +123,14 @@ def _measure(report: Report, options: argparse.Namespace, name: str, rank: int, 
     report.summary[f"drift_{name}_{rank}"] = _drift(decoder, forms[0], golden[0])
 
 
-def _timed(run: Callable[[], object]) -> float:
+def timed_ms(run: Callable[[], object]) -> float:
     """ms."""
     began_ns = time.perf_counter_ns()
     run()
     return (time.perf_counter_ns() - began_ns) / 1e6
 
 
-def _packing(decoder: RandomDecoder, resident: Resident) -> float:
+def packing_ms(decoder: RandomDecoder, resident: Resident) -> float:
     """An `addmm` of every joined layer's plain weight, which is packed again: ms, without making the plain weights."""
     spent = 0.0
     for site in decoder.sites:
@@ -144,7 +144,7 @@ def _packing(decoder: RandomDecoder, resident: Resident) -> float:
                 weight[low:high] = torch.addmm(weight[low:high], b[low:high], a)
             fastest(weight)
 
-        spent += _timed(change) * decoder.layers
+        spent += timed_ms(change) * decoder.layers
     return spent
 
 

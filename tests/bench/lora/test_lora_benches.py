@@ -113,8 +113,7 @@ def test_the_gain_is_over_the_best_system_and_over_the_best_policy() -> None:
     }  # fmt: skip
     measured.windows[POISSON] = {side: [window(each) for each in values] for side, values in sides.items()}
     measured.windows[CLOSED] = {side: [window(1.0)] for side in sides}
-    options = argparse.Namespace(adapters=8, rank=16, theta_ms=250)
-    rows = load.load_rows(measured, list(sides), options, 0.6)
+    rows = load.load_rows(measured, list(sides), argparse.Namespace(theta_ms=250), load.AdapterLoad(0.6, 8, 16, 8))
     of = {row["side"]: row for row in rows}
     assert of["dlora"]["ratio"] == pytest.approx((0.8 + 0.9) / 2)
     found = load.summarised(rows)
