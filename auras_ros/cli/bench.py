@@ -43,7 +43,7 @@ BENCHES = {
     "lora-modes": "a forward of one batch merged, unmerged and mixed; two adapters in turn",
     "lora-skew": "`lora-load` by how much the most wanted adapter is",
     "lora-adapters": "`lora-load` by the number of adapters, more than memory holds, and by their rank",
-    "lora-streams": "video streams that stay real-time, by head or tokens and by policy; rounds of questions on an image",
+    "lora-streams": "video streams in real time, by head or tokens and by policy; rounds of questions on an image",
     "lora-switch": "changing the adapter that is merged into a decoder's weights, over the time that it must take",
     "peers": "LeRobot's DiffusionPolicy and transformers' generate compared with seq and auras, on the same weights",
     "peers-vlm": "vLLM and transformers compared with `auras serve`, over HTTP: the same weights, requests and tokens",

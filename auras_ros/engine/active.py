@@ -141,6 +141,11 @@ class ActiveRequest:
         return None if self.resident is None or self.request.head is False else self.resident.head
 
     @property
+    def left(self) -> int:
+        """Forwards of the decoder until it ends, at most."""
+        return 1 if self.head is not None else self.limit - len(self.ids)
+
+    @property
     def slot(self) -> int | None:
         """Of its adapter."""
         return None if self.resident is None else self.resident.slot

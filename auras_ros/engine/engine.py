@@ -255,7 +255,7 @@ class Engine:
                 each.busy, each.ran_ns = False, self._clock.now_ns()
                 each.timings.spend(dispatch.stage, taken_ns)
             if dispatch.stage == "decode":
-                self._state.lora.forward_ns = taken_ns
+                self._state.lora.decoded(dispatch, taken_ns)
             error = future.exception()
             if error is not None:
                 self._lost(dispatch, error)

@@ -11,6 +11,7 @@ from auras_ros.engine.active import ActiveRequest
 from auras_ros.lora.slots import Resident
 
 Stage = Literal["vision", "prefill", "decode"]
+NEWEST = 0.1  # weight of the newest decode in a mean
 STAGES: tuple[Stage, ...] = ("vision", "prefill", "decode")
 
 
@@ -52,12 +53,26 @@ class Dispatch:
 @dataclass
 class LoraState:
     """merged: the adapter in the weights. forward_ns, switch_ns: what the last decode took, and the last change of what
-    is merged. chosen: of the requests that wait, those that may run; None: all."""
+    is merged. decodes_ns: what decodes of so many rows have taken in the mean, with products of adapters (True) and
+    without. chosen: of the requests that wait, those that may run; None: all."""
 
     merged: Resident | None = None
     forward_ns: int = 0
     switch_ns: int = 0
     chosen: frozenset[int] | None = None
+    decodes_ns: dict[tuple[int, bool], float] = field(default_factory=dict)
+
+    def decoded(self, dispatch: Dispatch, taken_ns: int) -> None:
+        self.forward_ns = taken_ns
+        products = any(each.resident is not dispatch.merged for each in dispatch.requests)
+        key = len(dispatch.requests), products
+        before_ns = self.decodes_ns.setdefault(key, taken_ns)
+        self.decodes_ns[key] = before_ns + NEWEST * (taken_ns - before_ns)
+
+    def products_ns(self, rows: int) -> float | None:
+        """What adapters' products cost a decode of so many rows; None if that is not known yet."""
+        with_them, without = (self.decodes_ns.get((rows, products)) for products in (True, False))
+        return None if with_them is None or without is None else max(with_them - without, 0.0)
 
 
 @dataclass

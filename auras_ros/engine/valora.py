@@ -101,21 +101,25 @@ class DLora:
 
 @dataclass(frozen=True)
 class Valora:
-    """Algorithm 1. batch: MaxBS. theta_ms: the credit beyond which a request starves. A request's credit is how long it
-    has waited, and what the next forward and a change of what is merged take."""
+    """Algorithm 1. batch: MaxBS, or all that wait if those are fewer: the paper's batches are full. theta_ms: the
+    credit beyond which a request starves. A request's credit is how long it has waited, and what the next forward and a
+    change of what is merged take. What is merged stays while half of the batch has it, and nothing is merged for
+    requests that would end before the products that they are spared have made up for the change."""
 
     batch: int
     theta_ms: float
 
     def choose(self, waiting: Sequence[ActiveRequest], state: EngineState) -> LoraBatch:
-        most = _most_wanted(waiting)
+        merged, batch = state.lora.merged, min(self.batch, len(waiting))
+        most = _most_wanted(waiting, merged)
         own = [each for each in waiting if most is not None and each.resident is most]
-        switch_ns = 0 if most is state.lora.merged else state.lora.switch_ns
+        switch_ns = 0 if most is merged else state.lora.switch_ns
         limit_ns = self.theta_ms * 1e6 - state.lora.forward_ns - switch_ns
         starving = [each for each in waiting if each.resident is not most and state.waited_ns(each) > limit_ns]
-        starving = sorted(starving, key=state.waited_ns, reverse=True)[: self.batch]
-        left = self.batch - len(starving)
-        if 2 * len(starving) <= self.batch and 2 * len(own) > self.batch:
+        starving = sorted(starving, key=state.waited_ns, reverse=True)[:batch]
+        left = batch - len(starving)
+        wanted = 2 * len(starving) <= batch and 2 * len(own) > batch - (most is merged)
+        if wanted and (most is merged or _pays(own[:left], state)):
             return LoraBatch([*starving, *own[:left]], most)  # merged; with some that starve, mixture
         others = [each for each in waiting if each not in starving]
         return LoraBatch([*starving, *others[:left]], None)
@@ -136,7 +140,13 @@ def make_policy(name: str, batch: int, theta_ms: float) -> LoraPolicy:
     return POLICIES[name](batch, theta_ms)
 
 
-def _most_wanted(waiting: Sequence[ActiveRequest]) -> Resident | None:
-    """The adapter of most requests; None if none has one."""
+def _pays(own: Sequence[ActiveRequest], state: EngineState) -> bool:
+    """Whether merging these requests' adapter is worth the change, as far as that is known."""
+    spared_ns = state.lora.products_ns(len(own))
+    return spared_ns is None or spared_ns * max(each.left for each in own) > state.lora.switch_ns
+
+
+def _most_wanted(waiting: Sequence[ActiveRequest], merged: Resident | None = None) -> Resident | None:
+    """The adapter of most requests, of equally many the merged one; None if none has one."""
     counted = Counter(each.resident for each in waiting if each.resident is not None)
-    return max(counted, key=lambda each: counted[each], default=None)
+    return max(counted, key=lambda each: (counted[each], each is merged), default=None)

@@ -33,6 +33,7 @@ def request(number: int, adapter: Resident | None, waited_ms: float = 0.0) -> Ac
     """One that decodes."""
     ran_ns = round((NOW_MS - waited_ms) * 1e6)
     fields: dict[str, Any] = {"order": (0, number), "number": number, "busy": False, "ran_ns": ran_ns}
+    fields["left"] = 10
     return cast(ActiveRequest, SimpleNamespace(resident=adapter, **fields))
 
 
@@ -69,10 +70,38 @@ def test_who_starves_runs_beside_the_merged_one() -> None:
 
 def test_without_a_majority_nothing_is_merged() -> None:
     assert chosen(Valora(4, THETA_MS), state_of(*queue("abc-ab"))) == ([0, 1, 2, 3], None)
-    assert chosen(Valora(8, THETA_MS), state_of(*queue("aaaa"))) == (
-        [0, 1, 2, 3],
-        None,
-    )  # half of the batch is not more
+    assert chosen(Valora(8, THETA_MS), state_of(*queue("aabb"))) == ([0, 1, 2, 3], None)  # half is not more
+    assert chosen(Valora(8, THETA_MS), state_of(*queue("aab"))) == ([0, 1], A)  # of those that wait
+
+
+def test_what_is_merged_stays_while_half_has_it() -> None:
+    starved = {"r0": THETA_MS + 1, "r1": THETA_MS + 1}
+    assert chosen(Valora(8, THETA_MS), state_of(*queue("bbaa", **starved), merged=A)) == ([0, 1, 2, 3], A)
+    assert chosen(Valora(8, THETA_MS), state_of(*queue("bbaa", **starved), merged=C)) == ([0, 1, 2, 3], None)
+    assert chosen(Valora(8, THETA_MS), state_of(*queue("bbba", r3=101), merged=A)) == ([0, 1, 2, 3], B)
+
+
+def test_nothing_is_merged_for_requests_that_end_before_it_has_paid() -> None:
+    state = state_of(*queue("aab"), switch_ms=8)
+    state.lora.decodes_ns = {(2, True): 5e6, (2, False): 4e6}
+    assert chosen(Valora(8, THETA_MS), state) == ([0, 1], A)  # ten tokens, a millisecond each
+    state.lora.switch_ns = 11_000_000
+    assert chosen(Valora(8, THETA_MS), state) == ([0, 1, 2], None)
+    state.lora.merged = A
+    assert chosen(Valora(8, THETA_MS), state) == ([0, 1], A)
+    state.lora.merged, state.lora.decodes_ns = None, {(2, True): 5e6}  # what it would spare is not known
+    assert chosen(Valora(8, THETA_MS), state) == ([0, 1], A)
+
+
+def test_decodes_are_told_apart_by_their_rows_and_their_products() -> None:
+    lora, (first, second) = LoraState(A), queue("ab")
+    assert lora.products_ns(1) is None
+    lora.decoded(Dispatch("decode", (first,), merged=A), 4_000_000)
+    lora.decoded(Dispatch("decode", (second,), merged=A), 9_000_000)
+    lora.decoded(Dispatch("decode", (second,)), 10_000_000)
+    assert lora.products_ns(1) == pytest.approx(5_100_000)
+    assert lora.products_ns(2) is None
+    assert lora.forward_ns == 10_000_000
 
 
 def test_a_credit_counts_the_next_forward_and_a_change() -> None:

@@ -3,7 +3,7 @@ rank (VaLoRA figure 23): `lora-load` for several of both."""
 
 from __future__ import annotations
 
-from auras_ros.bench.lora.load import SYSTEMS, RATED, contests, table
+from auras_ros.bench.lora.load import RATED, SYSTEMS, contests, table
 from auras_ros.report.result import Report, Say
 
 __all__ = ["run", "table"]

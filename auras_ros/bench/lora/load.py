@@ -8,8 +8,8 @@ token latency: the sum of all requests' times over the sum of their tokens.
 
 Whole systems are what the paper compares with: `unmerge-only` with S-LoRA's and with Punica's way to multiply, dLoRA's
 policy with its einsum, and one adapter at a time. Then every policy again with this package's own way. vLLM runs in the
-environment of `auras bench peers-vlm --setup DIR --only-setup`. `lora-skew` and `lora-adapters` are the same for several
-skews (figure 22), and for several numbers of adapters, more than there is memory for, and ranks (figure 23).
+environment of `auras bench peers-vlm --setup DIR --only-setup`. `lora-skew` and `lora-adapters` are the same for
+several skews (figure 22), and for several numbers of adapters, more than there is memory for, and ranks (figure 23).
 """
 
 from __future__ import annotations
@@ -247,9 +247,8 @@ def summarised(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
             found[f"over_vllm_{where}"] = vllm_row["ratio"]
     for name, worst in (("gain_over_best", min), ("policy_gain", min), ("policy_gain_low", min), ("over_vllm", max)):
         at = key("0.6")
-        values = [value for each, value in found.items() if each.startswith(f"{name}_") and each.endswith(f"_{at}")]
-        if name == "policy_gain":
-            values = [value for each, value in found.items() if each.startswith("policy_gain_") and "_low_" not in each]
+        values = [value for each, value in found.items() if each.startswith(f"{name}_") and each.endswith(f"_{at}")
+                  and each.startswith("policy_gain_low_") == (name == "policy_gain_low")]  # fmt: skip
         if values:
             found[name] = worst(values)
     return found

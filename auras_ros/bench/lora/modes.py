@@ -203,8 +203,7 @@ def _in_turn(
             ms = sides[side]()
             if number:
                 found.setdefault((side, 0), []).append(ms)
-    rows = mode_rows(found, {**where, "phase": "in turn", "forwards": options.forwards}, base="ours")
-    return rows
+    return mode_rows(found, {**where, "phase": "in turn", "forwards": options.forwards}, base="ours")
 
 
 def mode_rows(

@@ -1,9 +1,9 @@
-"""`auras bench lora-skew`: many adapters at once, by how much the most wanted one is (VaLoRA figure 22): `lora-load` for
-several skews."""
+"""`auras bench lora-skew`: many adapters at once, by how much the most wanted one is (VaLoRA figure 22): `lora-load`
+for several skews."""
 
 from __future__ import annotations
 
-from auras_ros.bench.lora.load import SYSTEMS, RATED, contests, table
+from auras_ros.bench.lora.load import RATED, SYSTEMS, contests, table
 from auras_ros.report.result import Report, Say
 
 __all__ = ["run", "table"]

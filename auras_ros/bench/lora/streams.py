@@ -61,7 +61,9 @@ PAPER = (
     PaperFigure("streams in real time, with heads (an A100)", "3-4", "", "6.3.1"),
     PaperFigure("a chunk's latency below dLoRA, Punica, S-LoRA", "89, 83, 71", "%", "6.2"),
     PaperFigure("latency saved by heads", "41-63", "%", "6.3.1", "heads_saved"),
-    PaperFigure("throughput without prefix caching over that with it", 0.96, "", "6.4, figure 24", "uncached_over_cached"),
+    PaperFigure(
+        "throughput without prefix caching over that with it", 0.96, "", "6.4, figure 24", "uncached_over_cached"
+    ),
 )
 COLUMNS: tuple[Column, ...] = (
     ("side", "{side}"),
@@ -104,7 +106,9 @@ def run(argv: list[str], progress: Say) -> Report:
     with refusing(parser, FileNotFoundError, CheckpointError, what="folder: "):
         options.folder = resources.checkpoint(options.folder)
     report = Report("lora-streams")
-    parts = {name: partial(part, report, options, progress) for name, part in (("streams", _streams), ("rounds", _rounds))}
+    parts = {
+        name: partial(part, report, options, progress) for name, part in (("streams", _streams), ("rounds", _rounds))
+    }
     with on_cores(options.cores):
         run_parts(report, options.minutes, parts)
     report.summary |= summarised(report.rows)
@@ -120,7 +124,11 @@ class StreamWindows:
             max_loras=len(adapters), max_lora_rank=options.rank, lora_policy=policy, lora_ways=way, waiting=4096,
             image_cache_mib=0,
         )  # fmt: skip
-        self._engine, self._options, self._head = make_engine(open_vlm(options.folder), settings), options, side == HEADS
+        self._engine, self._options, self._head = (
+            make_engine(open_vlm(options.folder), settings),
+            options,
+            side == HEADS,
+        )
         self._adapters = list(adapters)
         for name, path in adapters.items():
             self._engine.add_adapter(name, path)

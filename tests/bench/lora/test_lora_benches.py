@@ -1,4 +1,5 @@
-"""`auras bench lora-switch`, `lora-swap`, `lora-heads` and `lora-load`: short runs, and their arithmetic by hand.
+"""`auras bench` of `lora-switch`, `lora-swap`, `lora-heads`, `lora-modes`, `lora-streams` and `lora-load`: short runs,
+and their arithmetic by hand.
 
 Guards: a floor of another round; an answer of another adapter that nobody counts; a head beside another prompt's
 answer; a gain over the worst system instead of the best.
@@ -12,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from auras_ros.bench.lora import load, swap, switch
+from auras_ros.bench.lora import load, modes, streams, swap, switch
 from auras_ros.bench.lora.adapter_folders import write_adapters
 from auras_ros.bench.lora.trace import LoraTrace
 from auras_ros.bench.peers_vlm.client import Load
@@ -51,6 +53,71 @@ def test_the_floor_is_memory_or_products_whichever_is_more() -> None:
     assert rows["restore"]["over_floor"] == pytest.approx((1 + 4 / 4.5) / 2)
     assert (rows["merge"]["floor_ms"], rows["merge"]["bound"]) == (3.75, "memory")
     assert switch.summarised(list(rows.values()))["packing_over_exchange"] == pytest.approx(40 / 6)
+
+
+def test_modes_are_of_one_batch_and_the_mixture_is_beside_the_same_rows(tmp_path: Path) -> None:
+    short = ["--decoders", "tiny", "--batch", "4", "--adapters", "3", "--rank", "2", "--context", "4", "--tokens", "3"]
+    report = report_of("lora-modes", tmp_path, *short, "--forwards", "1", "--rounds", "2", "--cores", "1")
+    wanted = [("base", 0), ("merged", 0), ("mixture", 1), ("mixture", 2), ("unmerged", 1), ("unmerged", 2)]
+    for phase in ("decode", "prefill"):
+        rows = [row for row in report["rows"] if row["phase"] == phase]
+        assert [(row["mode"], row["starving"]) for row in rows] == wanted
+        assert {row["n"] for row in rows} == {2}
+    assert [row["mode"] for row in report["rows"] if row["phase"] == "in turn"] == ["ours", "packing", "unmerged"]
+    assert {"mixture_saved", "unmerged_over_ours", "packing_over_ours"} <= report["summary"].keys()
+
+
+def test_forwards_of_all_modes_are_one_result() -> None:
+    options = argparse.Namespace(rank=4, adapters=3, seed=0, helpers=[], context=5, tokens=3, batch=4)
+    forwards = modes.ModeForwards(options, "tiny")
+    for phase in ("decode", "prefill"):
+        for starving in (0, 2):
+            forwards.weights.switch(None)
+            own = modes.owners(("unmerged", starving), 4, 3)
+            unmerged = forwards(phase, own)
+            assert not torch.allclose(unmerged, forwards(phase, [None] * 4), atol=1e-2)
+            forwards.weights.switch(forwards.decoder.residents[0])
+            torch.testing.assert_close(forwards(phase, own), unmerged, rtol=1e-3, atol=1e-3)
+    assert own == [0, 0, 1, 2]
+
+
+def test_what_mixture_saves_is_of_unmergeds_extra_time() -> None:
+    found = {
+        ("base", 0): [10.0, 20.0], ("mixture", 1): [12.0, 22.0], ("unmerged", 1): [18.0, 28.0],
+        ("merged", 0): [10.0, 20.0],
+    }  # fmt: skip
+    rows = modes.mode_rows(found, {"decoder": "d", "phase": "decode"})
+    (mixture,) = (row for row in rows if row["mode"] == "mixture")
+    assert mixture["saved"] == pytest.approx(1 - 2 / 8)
+    assert mixture["over_base"] == pytest.approx((1.2 + 1.1) / 2)
+    assert modes.summarised(rows)["unmerged_extra_decode_d"] == pytest.approx((0.8 + 0.4) / 2)
+
+
+def test_streams_are_counted_and_chunks_are_timed_with_the_same_ones(tmp_path: Path) -> None:
+    short = ["--frames", "1", "--tokens", "1", "--adapters", "2", "--rank", "2", "--most", "1", "--seconds", "1"]
+    report = report_of("lora-streams", tmp_path, *short, "--sessions", "1", "--rounds", "1", "--cores", "1")
+    rows = {row["side"]: row for row in report["rows"]}
+    assert list(rows) == [*streams.SIDES, "prefix caching on", "prefix caching off"]
+    for side in streams.SIDES:
+        assert rows[side]["streams"] in (0, 1)
+        assert rows[side]["same_streams"] == 1
+    assert report["summary"]["heads_saved"] == rows["tokens"]["below"]
+    assert rows["prefix caching on"]["over_cached"] == 1
+
+
+@pytest.mark.parametrize(
+    ("limit", "most", "wanted"), [(0, 8, 0), (1, 8, 1), (5, 8, 5), (7, 8, 7), (20, 8, 8), (20, 6, 6)]
+)
+def test_the_most_streams_are_found_by_doubling_and_halving(limit: int, most: int, wanted: int) -> None:
+    tried = list[int]()
+
+    def fits(number: int) -> bool:
+        tried.append(number)
+        return number <= limit
+
+    assert streams.most_streams(fits, most) == wanted
+    assert len(tried) == len(set(tried))
+    assert max(tried, default=0) <= most
 
 
 def test_every_answer_is_checked_whatever_is_in_memory(tmp_path: Path) -> None:
@@ -133,6 +200,11 @@ def test_the_gain_is_over_the_best_system_and_over_the_best_policy() -> None:
         ("lora-swap", ["--slots", "0"], "--slots must be at least 1, got 0"),
         ("lora-swap", ["nowhere"], "folder: "),
         ("lora-heads", ["--prefixes", "2"], "--prefixes: from 4 tokens on, got [2]"),
+        ("lora-modes", ["--batch", "1"], "--batch must be at least 2, got 1"),
+        ("lora-streams", ["--frames", "31"], "--frames: 31 of the 30 of a chunk"),
+        ("lora-streams", ["--seconds", "0.5"], "--seconds: from 1 on, got 0.5"),
+        ("lora-skew", ["--setup", "x", "--adapters", "0"], "--adapters and --ranks: from 1 on, got [0] and [16]"),
+        ("lora-adapters", ["--setup", "x", "--sides", "dlora"], "are always needed"),
         ("lora-load", ["--setup", "x", "--skews", "0"], "--skews: above 0, to 1, got 0"),
         (
             "lora-load",
