@@ -92,15 +92,6 @@ def thread_on(name: str, cores: frozenset[int] | None, threads: int) -> Executor
     return executor
 
 
-def one_core_each(name: str) -> list[Executor]:
-    """As many threads as the caller's operations have, each with operations of one thread: many small operations beside
-    each other are quicker than each of them divided. None if it has one itself."""
-    import torch
-
-    count = torch.get_num_threads()
-    return [thread_on(f"{name} {number}", None, 1) for number in range(count)] if count > 1 else []
-
-
 def in_own_thread(work: Callable[[], T]) -> T:
     """In a thread that ends, and OpenMP's threads with it; its operations have as many as the caller's. Raises what
     `work` raises."""

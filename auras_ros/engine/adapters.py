@@ -110,4 +110,3 @@ class EngineAdapters:
 
     def close(self) -> None:
         self._loader.shutdown(cancel_futures=True)
-        self._runtime.close()

@@ -15,7 +15,7 @@ import torch
 from auras_ros.checkpoints.peft import AdapterTargets
 from auras_ros.checkpoints.vlm.open import VlmCheckpoint
 from auras_ros.clock import SchedulerClock
-from auras_ros.device.cores import in_own_thread, one_core_each
+from auras_ros.device.cores import in_own_thread
 from auras_ros.device.cpu import CpuDevice
 from auras_ros.device.cpu_partition import CpuPartitions
 from auras_ros.device.lane import Device, DeviceError, Lane
@@ -104,8 +104,7 @@ def _stages(
         raise ValueError("engine: max_loras: adapters are served on a CPU alone as yet")
     if options.max_loras:
         targets = _adaptable(checkpoint, options)
-        slots, rank, helpers = options.max_loras, options.max_lora_rank, one_core_each("merging")
-        lora = LoraRuntime(decoder, cache.store, targets, slots, rank, options.lora_ways, helpers)
+        lora = LoraRuntime(decoder, cache.store, targets, options.max_loras, options.max_lora_rank, options.lora_ways)
         vision = VisionAdapter(model, (each for each in targets.layers if not each.startswith("language.")))
     decode = DecodeWorker(decoder, attention, on, lanes, options.running, width, lora)
     workers: dict[Stage, StageWorker] = {

@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor, wait
 from itertools import pairwise
 
 import torch
@@ -64,16 +63,8 @@ class MergedWeights:
     about to begin may both switch, to the same one: the second waits until the first has. refusal: why nothing can be
     merged into these weights; empty if it can."""
 
-    def __init__(
-        self,
-        decoder: FusedLlama,
-        sites: Sequence[Site],
-        head: Site | None,
-        exact: bool = True,
-        helpers: Sequence[Executor] = (),
-    ) -> None:
-        """helpers: threads that change a layer each, while whoever switches waits; without any it does so itself."""
-        self._decoder, self._exact, self._helpers = decoder, exact, helpers
+    def __init__(self, decoder: FusedLlama, sites: Sequence[Site], head: Site | None, exact: bool = True) -> None:
+        self._decoder, self._exact = decoder, exact
         self._sites = {site.name: site for site in (*sites, *([] if head is None else [head]))}
         self._linears: dict[tuple[int, str], _MergedLinear] = {}
         self.merged: Resident | None = None
@@ -107,27 +98,12 @@ class MergedWeights:
         for place in wanted:
             if place not in self._linears:
                 self._linears[place] = _MergedLinear(self._linear(*place), self._sites[place[1]], self._exact)
-        todo = [(linear, wanted.get(place)) for place, linear in self._linears.items()]
-        running = [each.submit(_switch_all, todo) for each in self._helpers]
-        if not running:
-            _switch_all(todo)
-        wait(running)
-        for each in running:
-            each.result()
+        for place, linear in self._linears.items():
+            linear.switch(wanted.get(place))
         self.merged, self.took_ns = resident, time.perf_counter_ns() - began_ns
 
     def _linear(self, layer: int, site: str) -> AnyLinear:
         return self._decoder.head if layer == HEAD else self._decoder.layers[layer].linears()[site]
-
-
-def _switch_all(todo: list[tuple[_MergedLinear, Factors | None]]) -> None:
-    """Takes one after another, beside others that do so too."""
-    while True:
-        try:
-            linear, factors = todo.pop()
-        except IndexError:
-            return
-        linear.switch(factors)
 
 
 def drift(weights: Tensor, golden: Tensor) -> float:

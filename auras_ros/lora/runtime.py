@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Executor
 from pathlib import Path
 
 from torch import Tensor
@@ -24,23 +23,15 @@ class LoraRuntime:
     """Raises ValueError for sizes that do not fit, or ways to multiply that there are not; OSError for their file."""
 
     def __init__(
-        self,
-        decoder: FusedLlama,
-        store: Tensor,
-        targets: AdapterTargets,
-        slots: int,
-        rank: int,
-        ways: str = "",
-        helpers: Sequence[Executor] = (),
+        self, decoder: FusedLlama, store: Tensor, targets: AdapterTargets, slots: int, rank: int, ways: str = ""
     ) -> None:
         """store: of keys and values. rank: the largest of a layer's adapter. ways: how products are multiplied: the
-        name of one way, or the file of a searched table; without either by a rule. helpers: of `MergedWeights`."""
+        name of one way, or the file of a searched table; without either by a rule."""
         config = decoder.config
         sites, head = decoder_sites(config), None if config.tied else head_site(config)
-        self._helpers = helpers
         self.slots = AdapterSlots(store, sites, head, rank, slots)
         self.registry = AdapterRegistry(targets, self.slots.check)
-        self.weights = MergedWeights(decoder, sites, head, helpers=helpers)
+        self.weights = MergedWeights(decoder, sites, head)
         self._chooser = FixedWay(WAYS[ways]) if ways in WAYS else read_ways(Path(ways)) if ways else RULE
         self._bounds = site_bounds([*sites, *([] if head is None else [head])])
 
@@ -54,8 +45,3 @@ class LoraRuntime:
         owners = [None if each is None else each.slot for each in residents]
         rows = row_groups(owners, counts, None if merged is None else merged.slot)
         return None if rows is None else Adaptation(rows, self.slots.table, self._bounds, self._chooser)
-
-    def close(self) -> None:
-        """Ends the helpers."""
-        for each in self._helpers:
-            each.shutdown()

@@ -13,7 +13,6 @@ import argparse
 import random
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from statistics import median
@@ -25,7 +24,6 @@ from torch import Tensor
 from auras_ros.bench.figures.paper import PaperFigure, beside_ours
 from auras_ros.bench.lora.decoders import SIZES, RandomDecoder
 from auras_ros.bench.options import add_minutes, add_seed, bench_parser, check_least, listed
-from auras_ros.device.cores import one_core_each
 from auras_ros.lora.merge import MergedWeights, drift
 from auras_ros.lora.slots import Resident
 from auras_ros.measure.cores import available, on_cores
@@ -76,8 +74,7 @@ def run(argv: list[str], progress: Say) -> Report:
     def part(name: str, rank: int) -> Callable[[Ends], None]:
         return lambda ends: _measure(report, options, name, rank, ends, progress)
 
-    with on_cores(options.cores), ExitStack() as stack:
-        options.helpers = [stack.enter_context(each) for each in one_core_each("merging")]
+    with on_cores(options.cores):
         run_parts(report, options.minutes, {f"{name}, rank {rank}": part(name, rank) for name, rank in cases})
     report.summary |= summarised(report.rows)
     return report
@@ -87,7 +84,7 @@ def _measure(report: Report, options: argparse.Namespace, name: str, rank: int, 
     say(f"{name}, rank {rank}: making the decoder")
     decoder = RandomDecoder(SIZES[name], rank, slots=2, seed=options.seed)
     first, second = decoder.residents
-    exact = MergedWeights(decoder.llama, decoder.sites, None, helpers=options.helpers)
+    exact = MergedWeights(decoder.llama, decoder.sites, None)
     linears = [each for layer in decoder.llama.layers for each in layer.linears().values()]
     forms = [form.data for each in linears for form in weight_blocks(each)]
     golden = [each.clone() for each in forms]
