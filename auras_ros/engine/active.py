@@ -145,11 +145,6 @@ class ActiveRequest:
         """Forwards of the decoder until it ends, at most."""
         return 1 if self.head is not None else self.limit - len(self.ids)
 
-    @property
-    def slot(self) -> int | None:
-        """Of its adapter."""
-        return None if self.resident is None else self.resident.slot
-
     def _images_in(self, first: int, end: int) -> list[tuple[str, int]]:
         """Digest of each image with tokens at positions [first, end), and how many of its tokens are before."""
         begin, stop = bisect_left(self._at, first), bisect_left(self._at, end)

@@ -22,6 +22,7 @@ PACKED_WORK = 1 << 19  # multiplications from which oneDNN's call costs less tha
 TINY = torch.finfo(torch.float32).tiny
 PROBE = 2048  # inputs and outputs of the layer that is measured: more numbers than a core's cache holds
 BLOCK_WIDTHS = (64, 48, 32, 24, 16, 8)  # outputs that stand together in oneDNN's blocks
+TOGETHER = 4  # blocks whose sums are one call
 ROWS = 8  # for which oneDNN chooses the blocks; others are as quick with them
 
 
@@ -144,15 +145,23 @@ class WeightBlocks(NamedTuple):
 
     def add_(self, base: Tensor, a: Tensor, b: Tensor, first: int, sign: int) -> None:
         """These outputs' weights = base + sign * b a. a: [rank, in], b: [outputs, rank], of the outputs from `first`
-        on. base: as `data`, or `data` itself. One block after another, so that a block is in the cache until its sum is
-        written: every number of base is read once and every number of data written once."""
+        on. base: as `data`, or `data` itself. A few blocks after others, so that they are in the cache until their sum
+        is written: every number of base is read once and every number of data written once."""
         if self.data.dim() == 2:
             rows = slice(first, first + len(b))
             torch.addmm(base[rows], b, a, alpha=sign, out=self.data[rows])
             return
         _, groups, width, pairs = self.data.shape
         wide, end = F.pad(a, (0, groups * pairs - self.inputs)).t(), first + len(b)
+        whole = range(-(-first // width), end // width) if pairs == 1 else range(0)
+        for begin in whole[::TOGETHER]:
+            blocks = slice(begin, min(begin + TOGETHER, whole.stop))
+            own = b[begin * width - first : blocks.stop * width - first].unflatten(0, (-1, width)).transpose(1, 2)
+            many = wide.expand(len(own), -1, -1)
+            torch.baddbmm(base[blocks, ..., 0], many, own, alpha=sign, out=self.data[blocks, ..., 0])
         for block in range(first // width, -(-end // width)):
+            if block in whole:
+                continue
             low, high = max(first, block * width), min(end, (block + 1) * width)
             here, own = slice(low - block * width, high - block * width), b[low - first : high - first].t()
             if pairs == 1:

@@ -67,6 +67,7 @@ COLUMNS: tuple[Column, ...] = (
     ("E2E mean ms", "{e2e_mean_ms:.0f}"),
     ("TTFT mean", "{ttft_mean_ms:.0f}"),
     ("closed loop requests/s", "{closed_hz:.2f}"),
+    ("unequal answers", "{unequal}"),
     ("rounds", "{rounds}"),
 )
 
@@ -202,7 +203,8 @@ def token_ms(window: Window) -> float:
 def load_rows(
     measured: ModelWindows, sides: Sequence[str], options: argparse.Namespace, asked: AdapterLoad
 ) -> list[dict[str, Any]]:
-    """ratio: valora's token latency over the side's, within a round: the mean of the rounds with its 95 % interval."""
+    """ratio: valora's token latency over the side's, within a round: the mean of the rounds with its 95 % interval.
+    unequal: answers that are not the first side's."""
     windows = measured.windows.get(POISSON, {})
     own, rows = [token_ms(each) for each in windows.get(VALORA, [])], []
     for side in sides:
@@ -221,6 +223,12 @@ def load_rows(
             row |= dict(zip(("ratio", "ratio_low", "ratio_high"), student(ratios), strict=True))
             answers = [answer for each in found for answer in each.load.answers]
             row["e2e_mean_ms"] = 1e3 * float(np.mean([each.e2e_s for each in answers]))
+            row["unequal"] = sum(
+                one.text != other.text
+                for mine, theirs in zip(found, windows[sides[0]], strict=False)
+                for one, other in zip(mine.load.answers, theirs.load.answers, strict=True)
+            )
+            row["answer_tokens"] = sum(each.tokens for each in answers)
             row["ttft_mean_ms"] = 1e3 * float(np.mean([each.ttft_s for each in answers]))
         else:
             row["why"] = measured.failed.get(side, "not enough rounds")
@@ -231,8 +239,12 @@ def load_rows(
 def summarised(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """gain_over_best: 1 less the largest of valora's ratios over the other whole systems, at skew 0.6; of every skew
     under its own name. policy_gain: the same over the policies with our way, and the low end of its interval.
-    over_vllm: valora's ratio over vLLM's."""
+    over_vllm: valora's ratio over vLLM's. unequal_share: tokens at which an answer becomes another one than vLLM's, of
+    all; the most that a side has."""
     found = dict[str, float]()
+    shares = [row["unequal"] / row["answer_tokens"] for row in rows if "unequal" in row]
+    if shares:
+        found["unequal_share"] = max(shares)
     groups = grouped_by([row for row in rows if "ratio" in row], "model", "adapters", "rank", "skew")
     for (model, adapters, rank, skew), own in groups.items():
         of, where = {row["side"]: row for row in own}, f"{key(model)}_{adapters}_of_{rank}_{key(f'{skew:g}')}"

@@ -16,7 +16,6 @@ import argparse
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from functools import partial
 from statistics import fmean, median
 from typing import Any
@@ -28,7 +27,6 @@ from auras_ros.bench.figures.paper import PaperFigure, beside_ours
 from auras_ros.bench.lora.decoders import BLOCK, SIZES, RandomDecoder
 from auras_ros.bench.lora.switch import packing_ms, timed_ms
 from auras_ros.bench.options import add_minutes, add_seed, bench_parser, check_least, listed
-from auras_ros.device.cores import one_core_each
 from auras_ros.lora.adaptation import Adaptation, row_groups, site_bounds
 from auras_ros.lora.merge import MergedWeights
 from auras_ros.measure.cores import available, on_cores
@@ -83,8 +81,7 @@ def run(argv: list[str], progress: Say) -> Report:
     if options.cores > available():
         parser.error(f"--cores: {options.cores} of the {available()} of this process")
     report = Report("lora-modes")
-    with on_cores(options.cores), ExitStack() as stack:
-        options.helpers = [stack.enter_context(each) for each in one_core_each("merging")]
+    with on_cores(options.cores):
         parts = {name: partial(_measure, report, options, name, progress) for name in options.decoders}
         run_parts(report, options.minutes, parts)
     report.summary |= summarised(report.rows)
@@ -96,7 +93,7 @@ class ModeForwards:
 
     def __init__(self, options: argparse.Namespace, name: str) -> None:
         self.decoder = RandomDecoder(SIZES[name], options.rank, options.adapters, options.seed)
-        self.weights = MergedWeights(self.decoder.llama, self.decoder.sites, None, helpers=options.helpers)
+        self.weights = MergedWeights(self.decoder.llama, self.decoder.sites, None)
         self._bounds = site_bounds(self.decoder.sites)
         config, batch = SIZES[name], options.batch
         width = -(-max(options.context + 1, options.tokens) // BLOCK)

@@ -68,7 +68,7 @@ def test_modes_are_of_one_batch_and_the_mixture_is_beside_the_same_rows(tmp_path
 
 
 def test_forwards_of_all_modes_are_one_result() -> None:
-    options = argparse.Namespace(rank=4, adapters=3, seed=0, helpers=[], context=5, tokens=3, batch=4)
+    options = argparse.Namespace(rank=4, adapters=3, seed=0, context=5, tokens=3, batch=4)
     forwards = modes.ModeForwards(options, "tiny")
     for phase in ("decode", "prefill"):
         for starving in (0, 2):
@@ -165,9 +165,9 @@ def test_adapters_are_of_the_decoder_alone(tmp_path: Path) -> None:
     assert {name.rpartition(".lora_")[2] for name in names} == {"A.weight", "B.weight"}
 
 
-def window(*token_ms: float) -> Window:
+def window(*token_ms: float, text: str = "") -> Window:
     """Answers of ten tokens with this average token latency."""
-    answers = tuple(StreamedAnswer(0.0, 0.1, (), 10 * each / 1e3, 10, 5, "") for each in token_ms)
+    answers = tuple(StreamedAnswer(0.0, 0.1, (), 10 * each / 1e3, 10, 5, text) for each in token_ms)
     return Window(Load(answers, 1.0, 0.0), 0.0)
 
 
@@ -179,11 +179,13 @@ def test_the_gain_is_over_the_best_system_and_over_the_best_policy() -> None:
         "vllm eager": (160, 180),
     }  # fmt: skip
     measured.windows[POISSON] = {side: [window(each) for each in values] for side, values in sides.items()}
+    measured.windows[POISSON]["punica"][1] = window(180, text="another")
     measured.windows[CLOSED] = {side: [window(1.0)] for side in sides}
     rows = load.load_rows(measured, list(sides), argparse.Namespace(theta_ms=250), load.AdapterLoad(0.6, 8, 16, 8))
     of = {row["side"]: row for row in rows}
     assert of["dlora"]["ratio"] == pytest.approx((0.8 + 0.9) / 2)
     found = load.summarised(rows)
+    assert found["unequal_share"] == 1 / 20  # one answer of two, of ten tokens each
     assert found["gain_over_best"] == pytest.approx(1 - of["dlora"]["ratio"])
     assert found["policy_gain"] == pytest.approx(1 - of["auras dlora"]["ratio"])
     assert found["policy_gain_low"] == pytest.approx(
