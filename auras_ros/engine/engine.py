@@ -96,7 +96,8 @@ class Engine:
         self._state = EngineState(self._tables.remaining, self._fits, self._queues)
         self.adapters = None
         if lora is not None:
-            self.adapters = EngineAdapters(lora, self._tables, self._state, self._intake.wake)
+            first = options.lora_policy == "valora"
+            self.adapters = EngineAdapters(lora, self._tables, self._state, self._intake.wake, first)
             reserved = lora.slots.count * lora.slots.blocks  # all may be pinned while one request needs its blocks
             self.length = min(self.length, (cache.blocks - 1 - reserved) * cache.block)
         self._blocks = BlockAllocation(self._tables, self._queues, self.stats, self.adapters)
@@ -283,7 +284,8 @@ class Engine:
         """The first one that waits and whose adapter is in memory."""
         if self.adapters is None:
             return self._intake.take()
-        active = self._intake.take_first(self.adapters.picker(now_ns))
+        taken = (self._intake.take_first(each) for each in self.adapters.pickers(now_ns))
+        active = next((each for each in taken if each is not None), None)
         for each, why in self.adapters.failed():
             if self._intake.take_if(lambda one, each=each: one is each):  # type: ignore[misc]
                 self._end(each, "error", why)

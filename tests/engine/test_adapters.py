@@ -19,6 +19,7 @@ from safetensors.torch import save_file
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.checkpoints.vlm.chat import VlmPrompt
 from auras_ros.checkpoints.vlm.open import open_vlm
+from auras_ros.engine import adapters as engine_adapters
 from auras_ros.engine.engine import Engine
 from auras_ros.engine.request import InvalidRequestError, VlmRequest
 from auras_ros.lora.registry import AdapterError
@@ -51,6 +52,17 @@ def make(model: Written, **others: Any) -> Engine:
 
 def asked(prompt: VlmPrompt, adapter: str = "", **others: Any) -> VlmRequest:
     return VlmRequest(prompt, ignore_eos=True, max_tokens=TOKENS, adapter=adapter, **others)
+
+
+class Ended:
+    """Writes down whose answer has ended."""
+
+    def __init__(self, order: list[str], name: str) -> None:
+        self._order, self._name = order, name
+
+    def __call__(self, delta: Any) -> None:
+        if delta.finish is not None:
+            self._order.append(self._name)
 
 
 def adapters(model: Written, folder: Path, count: int, **how: Any) -> dict[str, Path]:
@@ -206,6 +218,43 @@ def test_a_refused_folder_leaves_those_that_serve(model: Written, prompts: list[
     finish(engine)
     assert reply.result(0).finish == "length"
     assert engine.adapter_names() == ["a0"]
+
+
+@pytest.mark.parametrize(("patient", "wanted"), [(True, "bbaa"), (False, "abab")])
+def test_who_has_the_merged_adapter_starts_first_until_another_has_waited_too_long(
+    patient: bool,
+    wanted: str,
+    model: Written,
+    prompts: list[VlmPrompt],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if not patient:
+        monkeypatch.setattr(engine_adapters, "OVERTAKING_NS", 0)
+    engine = make(model, running=1)
+    for name, path in adapters(model, tmp_path, 2).items():
+        engine.add_adapter(name, path)
+        answers(engine, [asked(prompts[0], name)])  # both are in memory, and the second one is merged
+    order = list[str]()
+    for name in ("a0", "a1", "a0", "a1"):
+        engine.submit(asked(prompts[0], name), Ended(order, "ab"[name == "a1"]))
+    finish(engine)
+    assert "".join(order) == wanted
+    ended(engine)
+
+
+def test_of_two_priorities_the_first_starts_first_whatever_is_merged(
+    model: Written, prompts: list[VlmPrompt], tmp_path: Path
+) -> None:
+    engine = make(model, running=1)
+    for name, path in adapters(model, tmp_path, 2).items():
+        engine.add_adapter(name, path)
+        answers(engine, [asked(prompts[0], name)])
+    order = list[str]()
+    for name, priority in (("a1", 1), ("a1", 1), ("a0", 0)):
+        engine.submit(asked(prompts[0], name, priority=priority), Ended(order, name))
+    finish(engine)
+    assert order == ["a0", "a1", "a1"]
 
 
 def test_a_folder_that_changes_under_its_name_ends_its_requests_alone(
