@@ -21,7 +21,7 @@ from auras_ros.engine.engine import Engine
 from auras_ros.engine.reply import Reply
 from auras_ros.engine.request import EngineClosedError, EngineFullError, InvalidRequestError, VlmRequest
 from auras_ros.nodes.vlm.answers import REFUSED, AnswerEnd, AnswerPublishers, AskedQuestion
-from auras_ros.nodes.vlm.cameras import CameraInputs
+from auras_ros.nodes.vlm.cameras import CameraImage, CameraInputs
 from auras_ros.nodes.vlm.loading import conversation
 from auras_ros.nodes.vlm.question import Question
 from auras_ros.nodes.vlm.settings import VlmSettings
@@ -92,15 +92,16 @@ class Answering:
 
     def ask(self, question: Question, standing: Standing | None = None) -> None:
         """Answer it, or publish why not."""
-        asked_ns, reason, image = self._monotonic.now_ns(), "", None
+        asked_ns, reason, images = self._monotonic.now_ns(), "", tuple[CameraImage, ...]()
         try:
-            image = self._cameras.newest(question.camera) if question.camera else None
+            if question.camera:
+                images = self._cameras.frames(question.camera, question.frames, question.stride)
         except ObservationError as error:
             reason = str(error)
         name = question.id or uuid.uuid4().hex[:12]
         if standing is not None:
             name = standing.asks()
-        asked = AskedQuestion(question, name, standing.name if standing else "", image, asked_ns)
+        asked = AskedQuestion(question, name, standing.name if standing else "", images, asked_ns)
         with self._lock:
             limit = self._settings.running + self._settings.waiting
             if not reason and len(self._unready) >= limit:
@@ -132,9 +133,9 @@ class Answering:
         """In the thread of `_preparation`. Raises one of REFUSALS."""
         self._preparing_ns = self._monotonic.now_ns()
         try:
-            images = [] if asked.image is None else [asked.image.item()]
+            images = [each.item() for each in asked.images]
             if images:
-                asked.size = images[0].shape[0], images[0].shape[1]
+                asked.size = images[-1].shape[0], images[-1].shape[1]
             turns = conversation(self._settings.system, asked.question.text, len(images))
             prompt = self._engine.checkpoint.prompts.chat(turns, images)
             default = min(self._settings.max_tokens, max(self._engine.length - len(prompt.ids), 1))

@@ -23,17 +23,22 @@ REFUSED = "refused"
 
 @dataclass(eq=False)
 class AskedQuestion:
-    """A question on its way. standing: the name of a standing one. image: None if it is about none; size: its height
-    and width, once it was looked at. Times are monotonic, ns."""
+    """A question on its way. standing: the name of a standing one. images: that it is about, the newest last; size:
+    their height and width, once they were looked at. Times are monotonic, ns."""
 
     question: Question
     id: str
     standing: str
-    image: CameraImage | None
+    images: tuple[CameraImage, ...]
     asked_ns: int
     reply: Reply | None = field(default=None, init=False)
     parts: list[str] = field(default_factory=list, init=False)
     size: tuple[int, int] = field(default=(0, 0), init=False)
+
+    @property
+    def image(self) -> CameraImage | None:
+        """The newest one."""
+        return self.images[-1] if self.images else None
 
     def age_ms(self, at_ns: int) -> float | None:
         """Of the image; None before it is known when."""
@@ -78,6 +83,8 @@ class AnswerPublishers:
             fields["image"] = {
                 "camera": asked.question.camera,
                 "stamp_ns": asked.image.stamp_ns,
+                "frames": len(asked.images),
+                "first_stamp_ns": asked.images[0].stamp_ns,
                 "age_asked_ms": asked.age_ms(asked.asked_ns),
                 "age_start_ms": asked.age_ms(times.first_token_ns if times else 0),
                 "age_end_ms": asked.age_ms(end.ended_ns),

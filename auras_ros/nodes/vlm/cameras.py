@@ -1,4 +1,5 @@
-"""The node's cameras: of each the newest image, with its age limit, and never a queue.
+"""The node's cameras: of each the newest image, with its age limit, and never a queue; and as many before it as
+questions about several frames reach back.
 
 Messages are not trusted: malformed ones and stamps from the future are refused, logged and counted. A compressed image
 is decoded when somebody asks about it; of the others only the header is read.
@@ -6,6 +7,7 @@ is decoded when somebody asks about it; of the others only the header is read.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,6 +20,7 @@ from auras_ros.nodes.common.qos import BEST_EFFORT
 from auras_ros.nodes.common.stamps import StampReader
 from auras_ros.nodes.vlm.settings import VlmSettings
 from auras_ros.observation import (
+    FaultName,
     LatestSlot,
     ObservationError,
     ObservationFault,
@@ -55,6 +58,7 @@ class CameraInputs:
         self._slots: dict[str, LatestSlot[CameraPixels]] = {
             name: LatestSlot(name, settings.camera_age_limit_ms, settings.stamp_ahead_ms) for name in names
         }
+        self._past = {name: deque[CameraImage](maxlen=settings.kept()) for name in names}
         self._counters = InputCounters(names)
         self._news: Callable[[str], None] | None = None
         self._stamps = StampReader(node, self.forget)
@@ -82,6 +86,8 @@ class CameraInputs:
     def forget(self) -> None:
         for slot in self._slots.values():
             slot.reset()
+        for past in self._past.values():
+            past.clear()
 
     def newest(self, camera: str) -> CameraImage:
         """Raises ObservationError if there is none, or if it is older than the limit."""
@@ -89,6 +95,18 @@ class CameraInputs:
         if isinstance(found, ObservationFault):
             raise ObservationError(found.name, found.source, f"{found.detail}{self._counters.cause(found)}")
         return found
+
+    def frames(self, camera: str, count: int, stride: int) -> tuple[CameraImage, ...]:
+        """So many up to the newest one, the oldest first, each the `stride`-th after the one before. Raises
+        ObservationError as `newest` does, and while there are too few."""
+        self.newest(camera)
+        past, reach = self._past[camera], (count - 1) * stride + 1
+        if reach > (past.maxlen or 0):
+            detail = f"{count} frames, each {stride} after another, reach back {reach}; frames_kept is {past.maxlen}"
+            raise ObservationError(FaultName.MISSING, camera, detail)
+        if reach > len(past):
+            raise ObservationError(FaultName.MISSING, camera, f"{len(past)} of {reach} images have come")
+        return tuple(list(past)[-reach::stride])
 
     def check(self) -> DiagnosticReport:
         now_ns = self._monotonic.now_ns()
@@ -124,6 +142,7 @@ class CameraInputs:
             return
         self._counters.taken(name, now_ns)
         if put.item is not before:  # else a camera that repeats one image
+            self._past[name].append(put)
             self._news(name)
 
     def _pixels(self, message: Image | CompressedImage) -> CameraPixels:

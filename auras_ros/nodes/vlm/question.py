@@ -14,7 +14,7 @@ from auras_ros.nodes.common.texts import MessageError, read_json, text_refusal
 from auras_ros.observation.checks import SpecError, check_positive, is_int, is_number, object_of
 
 MOST_CHARACTERS = 128  # of an id, or of a standing question's name
-LEAST_PRIORITY = 1_000_000
+LEAST_PRIORITY, MOST_FRAMES = 1_000_000, 64
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,8 @@ class Question:
     """camera: empty is about no image. id: the asker's, repeated in the answer. max_tokens: None is the parameter's.
     priority: smaller ones first. deadline_ms: after this time the answer ends with what there is. stream: publish the
     answer's pieces too. adapter: the name of one of `loras`. head: whether its task head answers; None: if it has one.
-    Raises MessageError."""
+    frames, stride: of a video: so many of the camera's images up to the newest, each the `stride`-th after the one
+    before. Raises MessageError."""
 
     text: str
     camera: str = ""
@@ -33,6 +34,13 @@ class Question:
     stream: bool = True
     adapter: str = ""
     head: bool | None = None
+    frames: int = 1
+    stride: int = 1
+
+    @property
+    def reach(self) -> int:
+        """Images from the first one to the newest."""
+        return (self.frames - 1) * self.stride + 1
 
     def __post_init__(self) -> None:
         for name in ("text", "camera", "id", "adapter"):
@@ -52,6 +60,11 @@ class Question:
             raise MessageError(f"stream: expected true or false, got {self.stream!r:.80}")
         if self.head is not None and not isinstance(self.head, bool):
             raise MessageError(f"head: expected true or false, got {self.head!r:.80}")
+        for name in ("frames", "stride"):
+            if not (is_int(value := getattr(self, name)) and 1 <= value <= MOST_FRAMES):
+                raise MessageError(f"{name}: expected a whole number from 1 to {MOST_FRAMES}, got {value!r:.80}")
+        if self.frames > 1 and not self.camera:
+            raise MessageError(f"frames: {self.frames} of no camera")
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from auras_ros.nodes.vlm.question import StandingQuestion, read_standing
 from auras_ros.parameters import ParameterError, core_numbers, parameter
 
 MOST = 2**20
+MOST_KEPT = 1024
 MOST_SLOTS = 8  # adapters in memory, where nobody says how many
 
 
@@ -28,6 +29,12 @@ class VlmSettings:
         "",
         "questions that are asked again and again: a JSON list such as "
         '[{"name": "goal", "text": "Is the tee on its goal?", "camera": "top", "every_frames": 10}]',
+    )
+    frames_kept: int = parameter(
+        0,
+        "images of each camera, for questions about several `frames`; 0: as many as `standing` asks about",
+        0,
+        MOST_KEPT,
     )
     max_tokens: int = parameter(128, "length of an answer, where the question does not say it", 1, MOST)
     question_limit_bytes: int = parameter(4096, "a longer question is refused", 1, 16384)
@@ -118,6 +125,15 @@ class VlmSettings:
         except ValueError as error:
             raise error if isinstance(error, ParameterError) else ParameterError(f"vlm: {error}") from error
 
+    def kept(self) -> int:
+        """Images of each camera. Raises ParameterError if that is too few for a standing question."""
+        needed = max((each.question.reach for each in self.standing_questions()), default=1)
+        if self.frames_kept and self.frames_kept < needed:
+            raise ParameterError(f"vlm: frames_kept: {self.frames_kept}, and `standing` reaches back {needed} images")
+        if needed > MOST_KEPT:
+            raise ParameterError(f"vlm: standing: it reaches back {needed} images, {MOST_KEPT} at most")
+        return self.frames_kept or needed
+
     def core_numbers(self) -> list[int] | None:
         """Of the process. Raises ParameterError."""
         return core_numbers("vlm", "cores", self.cores)
@@ -142,6 +158,6 @@ class VlmSettings:
 
     def check(self) -> None:
         """Check what does not need the model. Raises ParameterError."""
-        self.standing_questions()
+        self.kept()
         self.core_numbers()
         self.engine_options()

@@ -25,7 +25,17 @@ TEXT = "the tee is on its goal"
 SENSOR = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 
 CHANGED = ("camera", "standing", "camera_age_limit_ms", "max_age_ms", "running", "waiting", "system", "checkpoint")
-CHANGED += ("length", "question_limit_bytes", "cores", "threads", "loras", "max_loras", "max_lora_rank", "kv_mib")
+CHANGED += (
+    "frames_kept",
+    "length",
+    "question_limit_bytes",
+    "cores",
+    "threads",
+    "loras",
+    "max_loras",
+    "max_lora_rank",
+    "kv_mib",
+)
 
 
 class Gate:

@@ -123,3 +123,22 @@ def test_every_answer_is_one_line_with_the_same_keys(bench: Bench) -> None:
     bench.watch.node.destroy_subscription(heard)
     assert len({tuple(sorted(json.loads(line))) for line in lines}) == 1
     assert not any("\n" in line for line in lines)
+
+
+def test_a_video_is_every_second_of_the_newest_images_in_their_order(bench: Bench) -> None:
+    asked = {"name": "video", "text": TEXT, "camera": "top", "every_frames": 6, "frames": 3, "stride": 2}
+    bench.fresh(standing=json.dumps([asked]))
+    stamps = [bench.image() for _ in range(6)]
+    image = bench.answer("video/1")["image"]
+    assert (image["frames"], image["first_stamp_ns"], image["stamp_ns"]) == (3, stamps[1], stamps[5])
+    one = bench.answer(bench.ask(camera="top"))
+    video = bench.answer(bench.ask(camera="top", frames=3, stride=2))
+    again = bench.answer(bench.ask(camera="top", frames=5))
+    assert one["tokens"]["prompt"] < video["tokens"]["prompt"] < again["tokens"]["prompt"]
+    assert again["image"]["first_stamp_ns"] == stamps[1]
+    assert video["text"] == bench.answer("video/1")["text"][: len(video["text"])]
+    refused = bench.answer(bench.ask(camera="top", frames=4, stride=2))
+    assert refused["detail"] == "top: missing: 4 frames, each 2 after another, reach back 7; frames_kept is 5"
+    assert bench.answer(bench.ask(camera="side", frames=2))["detail"] == "side: missing: nothing received yet"
+    bench.image("side")
+    assert bench.answer(bench.ask(camera="side", frames=2))["detail"] == "side: missing: 1 of 2 images have come"

@@ -29,6 +29,8 @@ def test_bad_questions_are_refused_by_name_while_a_good_one_is_answered(bench: B
         '{"text": "a", "camera": "back"}': "question: camera: 'back' is not one of `cameras`: top, side",
         '{"text": "a", "max_tokens": 0}': "question: max_tokens: expected a whole number from 1, got 0",
         '{"text": "a", "max_tokens": 100000}': "max_tokens: 100000 and the prompt's",
+        '{"text": "a", "camera": "top", "frames": 65}': "frames: expected a whole number from 1 to 64, got 65",
+        '{"text": "a", "frames": 2}': "question: frames: 2 of no camera",
         '{"text": "a <image> b"}': "has the special token '<image>'",
         '{"text": "a\\u0007b"}': "question: text: not text: it contains the character U+0007",
         "x" * 513: "question: longer than 512 bytes",
@@ -154,6 +156,7 @@ def test_a_hostile_question_is_refused_at_once() -> None:
 
 
 ENTRY = {"name": "goal", "text": "is it?", "camera": "top"}
+VIDEO = json.dumps([{**ENTRY, "frames": 6, "stride": 2}])
 
 
 @pytest.mark.parametrize(
@@ -192,6 +195,7 @@ def test_standing_questions_are_read() -> None:
         ({"cameras": "top,,side"}, "vlm: cameras: '' is not a name"),
         ({"cameras": "top,top"}, "vlm: cameras: 'top,top' has a name twice"),
         ({"camera": "top"}, "vlm: camera: 'top' is not one of `cameras`"),
+        ({"cameras": "top", "standing": VIDEO, "frames_kept": 10}, "frames_kept: 10, and `standing` reaches back 11"),
         ({"cores": "1;2"}, "vlm: cores: expected core numbers such as 2,3"),
     ],
     ids=str,
