@@ -3,10 +3,10 @@ rank (VaLoRA figure 23): `lora-load` for several of both."""
 
 from __future__ import annotations
 
-from auras_ros.bench.lora.load import RATED, SYSTEMS, contests, table
+from auras_ros.bench.lora.load import RATED, SYSTEMS, contests, draw, table
 from auras_ros.report.result import Report, Say
 
-__all__ = ["run", "table"]
+__all__ = ["draw", "run", "table"]
 
 
 def run(argv: list[str], progress: Say) -> Report:

@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from auras_ros.bench.figures.paper import PaperFigure, beside_ours
 from auras_ros.bench.lora.adapter_folders import write_adapters
+from auras_ros.bench.lora.load_show import draw, table
 from auras_ros.bench.lora.trace import LoraTrace
 from auras_ros.bench.options import bench_parser, check_least, listed, refusing
 from auras_ros.bench.peers.environment import SetupError
@@ -36,12 +36,13 @@ from auras_ros.bench.peers_vlm.models import MODELS
 from auras_ros.bench.peers_vlm.server import ServerCommand
 from auras_ros.bench.peers_vlm.sides import AT_ONCE, OUR_OPTIONS, OURS, SERVE, VLLM, openmp_of, vllm
 from auras_ros.bench.peers_vlm.workload import Shape
-from auras_ros.measure.cores import on_cores, words
+from auras_ros.measure.cores import on_cores
 from auras_ros.measure.minutes import Ends, MeasureStep, run_parts
 from auras_ros.report.result import Report, Say, key
 from auras_ros.report.statistics import student
-from auras_ros.report.table import Column, grouped_by, in_columns
+from auras_ros.report.table import grouped_by
 
+__all__ = ["contests", "draw", "run", "table"]
 VALORA = f"{OURS} valora"
 # A side: its policy and its way to multiply; "" is what the searched table says.
 SYSTEMS = {
@@ -53,23 +54,6 @@ SYSTEMS = {
 }
 POLICIES = {f"{OURS} unmerge-only": ("unmerge-only", ""), f"{OURS} dlora": ("dlora", "")}
 RATED = f"{OURS} unmerge-only"  # whose saturation the rate is a share of
-PAPER = (
-    PaperFigure("average token latency below dLoRA, Punica, S-LoRA (retrieval)", "72, 50, 20", "%", "6.2"),
-    PaperFigure("the policy below merge-only, unmerge-only, dLoRA", "33, 59, 21", "%", "6.3.3"),
-    PaperFigure("below the best of whole systems", 0.20, "", "6.2", "gain_over_best"),
-)
-COLUMNS: tuple[Column, ...] = (
-    ("side", "{side}"),
-    ("ms a token", "{token_ms:.1f}"),
-    ("95 %", "{token_ms_low:.1f} to {token_ms_high:.1f}"),
-    ("valora over it", "{ratio:.3f}"),
-    ("95 %", "{ratio_low:.3f} to {ratio_high:.3f}"),
-    ("E2E mean ms", "{e2e_mean_ms:.0f}"),
-    ("TTFT mean", "{ttft_mean_ms:.0f}"),
-    ("closed loop requests/s", "{closed_hz:.2f}"),
-    ("unequal answers", "{unequal}"),
-    ("rounds", "{rounds}"),
-)
 
 
 class AdapterLoad(NamedTuple):
@@ -264,20 +248,6 @@ def summarised(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         if values:
             found[name] = worst(values)
     return found
-
-
-def table(report: Report) -> str:
-    lines = list[str]()
-    for (model, adapters, rank, skew), own in grouped_by(report.rows, "model", "adapters", "rank", "skew").items():
-        rate = f" at {own[0]['rate_hz']:.3g} requests/s" if own[0]["rate_hz"] else ""
-        lines.append(
-            f"{model}{rate}, skew {skew:g}, {adapters} adapters of rank {rank}, {own[0]['slots']} in memory,"
-            f" {words(own[0]['cores'])}"
-        )
-        lines += in_columns([row for row in own if "why" not in row], COLUMNS, left=(0,))
-        lines += [f"  {row['side']} was not measured: {row['why']}" for row in own if "why" in row] + [""]
-    lines += [*beside_ours([each.row(report.summary) for each in PAPER], "VaLoRA"), ""]
-    return "\n".join([*lines, *(f"{name:48} {value:.3f}" for name, value in report.summary.items())])
 
 
 def _parser(bench: str, about: str | None) -> argparse.ArgumentParser:

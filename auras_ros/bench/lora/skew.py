@@ -3,10 +3,10 @@ for several skews."""
 
 from __future__ import annotations
 
-from auras_ros.bench.lora.load import RATED, SYSTEMS, contests, table
+from auras_ros.bench.lora.load import RATED, SYSTEMS, contests, draw, table
 from auras_ros.report.result import Report, Say
 
-__all__ = ["run", "table"]
+__all__ = ["draw", "run", "table"]
 SKEWS = [0.2, 0.4, 0.6, 0.8]
 
 
