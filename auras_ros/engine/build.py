@@ -100,8 +100,6 @@ def _stages(
     width = min(cache.needed(length), cache.blocks - 1)
     attention = _attention(cache, decoder, bucket(options.running), wide(width))
     lanes, lora, vision = _lanes(on, partitions), None, None
-    if options.max_loras and on.tensors.type != "cpu":
-        raise ValueError("engine: max_loras: adapters are served on a CPU alone as yet")
     if options.max_loras:
         targets = _adaptable(checkpoint, options)
         lora = LoraRuntime(decoder, cache.store, targets, options.max_loras, options.max_lora_rank, options.lora_ways)

@@ -19,11 +19,10 @@ from auras_ros.engine.active import ActiveRequest
 from auras_ros.engine.choose import NoTokenError, choose
 from auras_ros.engine.request import AnswerToken
 from auras_ros.engine.scheduler import Dispatch
-from auras_ros.lora.adaptation import Adaptation
 from auras_ros.lora.heads import HeadResult, head_result
 from auras_ros.lora.runtime import LoraRuntime
 from auras_ros.lora.vision import VisionAdapter
-from auras_ros.models.fused_llama import FusedLlama, Look, ReadRows
+from auras_ros.models.fused_llama import Adapt, FusedLlama, Look, ReadRows
 from auras_ros.models.paged_attention import DecodeRow, PagedAttention
 from auras_ros.models.paged_kv import SPARE, PrefillSpan
 from auras_ros.models.sampler import likeliest
@@ -97,7 +96,8 @@ class PrefillWorker:
         if self._lora is not None:
             self._lora.enter(dispatch.merged)
             residents = [request.resident for request in dispatch.requests]
-            adapt, adapt_ends = (self._lora.adapt(residents, each) for each in (dispatch.counts, [1] * len(residents)))
+            adapt = self._lora.adapt(residents, dispatch.counts, len(x))
+            adapt_ends = self._lora.adapt(residents, [1] * len(residents))
         ends = torch.tensor([start + count - 1 for start, (_, count) in zip(starts, pairs, strict=True)]).to(device)
         where, attend = torch.cat(places, -1).to(device), self._attention.prefill(spans)
         if look is not None:
@@ -144,7 +144,7 @@ class DecodeWorker:
         rows = bucket(running)
         self._decoder, self._attention, self._device = decoder, attention, device
         self._lanes = lanes
-        self._stages: dict[tuple[int | None, int, int], Stage] = {}
+        self._stages: dict[tuple[int | None, int, int, bool], Stage] = {}  # the last: with adapters
         self._inputs = torch.zeros(3, rows, dtype=torch.int64, device=decoder.device)  # ids, positions, places
         self._tables = torch.full((rows, wide(width)), SPARE, device=decoder.device)
         self._scores = torch.zeros(rows, decoder.config.vocabulary, dtype=decoder.dtype, device=decoder.device)
@@ -152,7 +152,7 @@ class DecodeWorker:
         self._rows: dict[int, int] = {}  # of each request's number in the batch before
         self._look: Look | None = None
         self._lora = lora
-        self._adapt: Adaptation | None = None
+        self._adapt: Adapt | None = None
 
     @torch.no_grad()
     def __call__(self, dispatch: Dispatch) -> list[Next]:
@@ -167,7 +167,8 @@ class DecodeWorker:
             self._look = _looks(requests, [*positions, *fill])
         if self._lora is not None:
             self._lora.enter(dispatch.merged)
-            self._adapt = self._lora.adapt([request.resident for request in requests], [1] * len(requests))
+            residents = [request.resident for request in requests]
+            self._adapt = self._lora.adapt(residents, [1] * len(requests), bucket(len(requests)), keep=True)
         self.run(bucket(len(requests)), width, dispatch.split)
         tokens = choose(self._scores[: len(requests)], requests)
         return [tokens[self._rows[request.number]] for request in dispatch.requests]
@@ -179,18 +180,17 @@ class DecodeWorker:
 
     def run(self, rows: int, width: int, split: int | None = None) -> None:
         """The captured stage of this size and part of the device, with the inputs as they are."""
-        lane, stage = self._lanes[split], self._stages.get((split, rows, width))
+        lane, key = self._lanes[split], (split, rows, width, self._adapt is not None)
+        stage = self._stages.get(key)
         if stage is None:
             stage = self._device.capture(f"decode {rows} x {width}", lambda: self._body(rows, width), lane)
-            self._stages[split, rows, width] = stage
+            self._stages[key] = stage
         lane.launch(stage).wait()
 
     def _body(self, rows: int, width: int) -> None:
         decoder, (ids, positions, places) = self._decoder, self._inputs[:, :rows]
         if decoder.crosses:
             cannot_capture("attention to images has other shapes for each request")
-        if self._lora is not None:
-            cannot_capture("adapters of a batch are in groups of other sizes each time")
         attend = self._attention.decode(self._tables[:rows, :width], positions)
         hidden = decoder(decoder.embed(ids), places, attend, self._look, self._adapt)
         self._scores[:rows] = decoder.logits(hidden, self._adapt)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from auras_ros.kernels.grouped_lora import Factors
 from auras_ros.lora.sites import Site
-from auras_ros.lora.slots import Resident
+from auras_ros.lora.slots import Resident, finish
 from auras_ros.models.fused_llama import HEAD, FusedLlama
 from auras_ros.models.linear import AnyLinear, WeightBlocks, weight_blocks
 
@@ -100,6 +100,7 @@ class MergedWeights:
                 self._linears[place] = _MergedLinear(self._linear(*place), self._sites[place[1]], self._exact)
         for place, linear in self._linears.items():
             linear.switch(wanted.get(place))
+        finish(self._decoder.device)
         self.merged, self.took_ns = resident, time.perf_counter_ns() - began_ns
 
     def _linear(self, layer: int, site: str) -> AnyLinear:

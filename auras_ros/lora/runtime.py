@@ -12,11 +12,12 @@ from auras_ros.kernels.lora_table import RULE, FixedWay
 from auras_ros.kernels.lora_table_file import read_ways
 from auras_ros.kernels.lora_ways import WAYS
 from auras_ros.lora.adaptation import Adaptation, row_groups, site_bounds
+from auras_ros.lora.kernel_adaptation import KernelAdapters, MakeKernels
 from auras_ros.lora.merge import MergedWeights
 from auras_ros.lora.registry import AdapterRegistry
 from auras_ros.lora.sites import decoder_sites, head_site
 from auras_ros.lora.slots import AdapterSlots, Resident
-from auras_ros.models.fused_llama import FusedLlama
+from auras_ros.models.fused_llama import HEAD, Adapt, FusedLlama
 
 
 class LoraRuntime:
@@ -34,14 +35,35 @@ class LoraRuntime:
         self.weights = MergedWeights(decoder, sites, head)
         self._chooser = FixedWay(WAYS[ways]) if ways in WAYS else read_ways(Path(ways)) if ways else RULE
         self._bounds = site_bounds([*sites, *([] if head is None else [head])])
+        self._kernels = None
+        if store.device.type != "cpu":
+            places = {(layer, site.name): site.bounds for layer in range(config.layers) for site in sites}
+            places |= {} if head is None else {(HEAD, head.name): head.bounds}
+            self._kernels = KernelAdapters(self.slots, places, _triton())
 
     def enter(self, merged: Resident | None) -> None:
         """Before a forward of the decoder: this adapter is in the weights then."""
         self.weights.switch(merged)
 
-    def adapt(self, residents: Sequence[Resident | None], counts: Sequence[int]) -> Adaptation | None:
-        """Of rows of requests, one after another; None if no row needs anything."""
+    def adapt(
+        self, residents: Sequence[Resident | None], counts: Sequence[int], tokens: int | None = None, keep: bool = False
+    ) -> Adapt | None:
+        """Of rows of requests, one after another; None if no row needs anything. tokens: rows of the batch, if it has
+        more. keep: of a stage that may be captured."""
         merged = self.weights.merged
         owners = [None if each is None else each.slot for each in residents]
         rows = row_groups(owners, counts, None if merged is None else merged.slot)
-        return None if rows is None else Adaptation(rows, self.slots.table, self._bounds, self._chooser)
+        if rows is None:
+            return None
+        if self._kernels is not None:
+            return self._kernels.adaptation(rows, tokens or sum(counts), keep)
+        return Adaptation(rows, self.slots.table, self._bounds, self._chooser)
+
+
+def _triton() -> MakeKernels:
+    """Raises ValueError where there is no Triton."""
+    try:
+        from auras_ros.kernels.grouped_lora_triton import TritonLora
+    except ImportError as error:
+        raise ValueError(f"engine: max_loras: adapters on a GPU need Triton: {error}") from error
+    return TritonLora

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
 from auras_ros.checkpoints.peft import LoraFactors, PeftAdapter
@@ -46,6 +47,16 @@ class AdapterSlots:
                 f" {self._end - 1}: none would be left for keys and values"
             )
         self.table: FactorTable = {}
+        self._changed: set[tuple[int, str]] = set()
+
+    @property
+    def device(self) -> torch.device:
+        return self._layers.device
+
+    def taken_changes(self) -> set[tuple[int, str]]:
+        """Where the table has changed since the last call."""
+        changed, self._changed = self._changed, set()
+        return changed
 
     def range(self, slot: int) -> range:
         """The blocks of a slot: the last ones first, as requests take the first ones."""
@@ -78,25 +89,33 @@ class AdapterSlots:
             for name, factors in adapter.factors.items()
             if not name.startswith("language.")
         }
-        head = adapter.head
+        head, device = adapter.head, self.device
         if head is not None:
-            device = self._layers.device
             head = replace(head, weight=head.weight.to(device), bias=head.bias.to(device))
+        finish(device)
         return Resident(adapter.name, adapter.digest, slot, decoder, vision, head)
 
     def publish(self, resident: Resident) -> None:
         """Forwards find it from now on."""
         for place, factors in resident.decoder.items():
             self.table.setdefault(place, FactorSet())[resident.slot] = factors
+            self._changed.add(place)
 
     def withdraw(self, slot: int) -> None:
-        for factors in self.table.values():
-            factors.pop(slot, None)
+        for place, factors in self.table.items():
+            if factors.pop(slot, None) is not None:
+                self._changed.add(place)
 
 
 def slot_blocks(sites: Sequence[Site], rank: int, numbers: int) -> int:
     """Blocks of a slot. numbers: that a block has in a layer."""
     return -(-sum(site.numbers(rank) for site in sites) // numbers)
+
+
+def finish(device: torch.device) -> None:
+    """Waits until what this thread has written on a GPU is there for every stream."""
+    if device.type == "cuda":
+        torch.cuda.current_stream(device).synchronize()
 
 
 def _placed(room: Tensor, factors: Factors) -> Factors:

@@ -35,6 +35,11 @@ class Decoder:
     def all_sites(self) -> Sequence[Site]:
         return [*self.sites, *([] if self.head is None else [self.head])]
 
+    @property
+    def places(self) -> dict[tuple[int, str], tuple[int, ...]]:
+        """The bounds of every layer's sites."""
+        return {(layer, site.name): site.bounds for layer in range(self.config.layers) for site in self.sites}
+
     def put(self, slot: int, rank: int, seed: int, names: str = "") -> Resident:
         """A random adapter of this rank into the slot, for layers whose name has `names` in it."""
         resident = self.slots.write(slot, adapter(self, rank, seed, names))
