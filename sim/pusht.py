@@ -15,6 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from auras_ros.sim.pusht_things import Disc
+
 SIZE_PX = 512.0
 CONTROL_DT_MS = 100
 IMAGE_PX = 96
@@ -61,6 +63,7 @@ class PushTWorld:
         weakref.finalize(self, pusht_env.release, self._env)
         self._velocity = np.zeros(2)
         self.steps = 0
+        self.things: tuple[Disc, ...] = ()  # in the picture alone, until they are changed
 
     def reset(self, seed: int) -> None:
         """Place agent and tee at random from `seed`; the drift direction is drawn from the same seed."""
@@ -94,7 +97,7 @@ class PushTWorld:
 
     def image(self, size_px: int = IMAGE_PX) -> NDArray[np.uint8]:
         """The table from above, uint8 RGB [size_px, size_px, 3]."""
-        return self._env.image(size_px)
+        return self._env.image(size_px, self.things)
 
     @property
     def agent(self) -> NDArray[np.float64]:

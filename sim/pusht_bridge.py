@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from auras_ros.clock import MonotonicClock, SchedulerClock
+from auras_ros.parameters import ParameterError
 from auras_ros.ros import Clock, ClockType, Node, Parameter, QoSProfile, ReliabilityPolicy
 from auras_ros.ros.image import compressed_message, image_message, to_time_msg
 from auras_ros.ros.msg import (
@@ -37,11 +38,12 @@ from auras_ros.ros.settings import read_parameters, refusal
 from auras_ros.ros.srv import Trigger
 from auras_ros.sim.pusht import IMAGE_PX
 from auras_ros.sim.pusht_game import DT_NS, NAMES, PushTGame, TableSettings
+from auras_ros.sim.pusht_things import read_things
 
 CAMERA_FRAME, TABLE_FRAME = "camera_top", "table"
 JPEG_QUALITY = 95
 COLLECT_PERIOD_S = 10.0  # a table that was reset is a cycle of objects: left to themselves they pile up for an hour
-LIVE = ("seed", "shift_ms")  # settings that may change while the table runs
+LIVE = ("seed", "shift_ms", "things")  # settings that may change while the table runs
 LATEST = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 # Every action is judged, so that refusals are counted; the newest valid one is active.
 ACTIONS = QoSProfile(depth=10)
@@ -98,10 +100,10 @@ class PushTBridge(Node):
         return response
 
     def _on_parameters(self, parameters: list[Parameter]) -> Any:
-        """`seed` is that of the next reset, `shift_ms` holds from the tick after next; nothing else changes while the
-        table runs."""
+        """`seed` is that of the next reset, `shift_ms` holds from the tick after next, `things` from the next picture;
+        nothing else changes while the table runs."""
         for each in parameters:
-            if reason := refusal(self, TableSettings, each):
+            if reason := refusal(self, TableSettings, each) or _things_refusal(each):
                 return SetParametersResult(successful=False, reason=reason)
         with self._lock:
             for each in parameters:
@@ -109,6 +111,8 @@ class PushTBridge(Node):
                     self._game.next_seed = each.value
                 elif each.name == "shift_ms":
                     self._shift_ns = round(each.value * 1e6)
+                elif each.name == "things":
+                    self._game.world.things = read_things(each.value)
         return SetParametersResult(successful=True)
 
     def start(self) -> None:
@@ -166,6 +170,16 @@ class PushTBridge(Node):
     def destroy_node(self) -> None:
         self._game.world.close()
         super().destroy_node()
+
+
+def _things_refusal(given: Parameter) -> str:
+    """Why these things may not be set; empty if they may, and for another parameter."""
+    try:
+        if given.name == "things":
+            read_things(given.value)
+    except ParameterError as error:
+        return str(error)
+    return ""
 
 
 def _encoder(compression: str) -> Callable[[NDArray[np.uint8], int], Any]:

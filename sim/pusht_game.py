@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from auras_ros.parameters import ParameterError, parameter
 from auras_ros.sim.pusht import CONTROL_DT_MS, SIZE_PX, SUCCESS_COVERAGE, PushTWorld, StepResult
+from auras_ros.sim.pusht_things import read_things
 
 NAMES = ("agent_x", "agent_y")
 DT_NS = CONTROL_DT_MS * 1_000_000
@@ -39,12 +40,18 @@ class TableSettings:
     compression: str = parameter("jpeg", "of the compressed camera: jpeg (quality 95) or png")
     publish_clock: bool = parameter(False, "be the source of /clock; stamps are then simulated time")
     shift_ms: float = parameter(0.0, "delay of control steps and images; may be set while it runs", 0.0, 99.0)
+    things: str = parameter(
+        "",
+        "coloured discs on the table, which the picture alone shows, px of the table; may be set while it runs: a JSON "
+        'list such as [{"x": 256, "y": 256, "radius": 16, "rgb": [220, 40, 40]}]',
+    )
 
     def __post_init__(self) -> None:
         if 0 < self.viewer_px < 16:
             raise ParameterError(f"pusht: viewer_px: must be 0 or in [16, 2048], got {self.viewer_px}")
         if self.compression not in ("jpeg", "png"):
             raise ParameterError(f"pusht: compression: must be jpeg or png, got {self.compression!r}")
+        read_things(self.things)
 
 
 class GamePhase(str, Enum):
@@ -93,6 +100,7 @@ class PushTGame:
         self.settings = settings
         self.next_seed = settings.seed
         self.world = PushTWorld(settings.drift_px, settings.success_coverage)
+        self.world.things = read_things(settings.things)
         self._refused: Counter[str] = Counter()
         self._episode, self._timeouts = -1, 0
         self.reset()

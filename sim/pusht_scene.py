@@ -8,26 +8,15 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-import pymunk
 from numpy.typing import NDArray
 
 from auras_ros.sim.pusht import IMAGE_PX
 from auras_ros.sim.pusht_env import Env, release
+from auras_ros.sim.pusht_things import Disc
 
 TOUCH_S = 1e-6  # a step so short that nothing moves: the renderer marks contacts of the last step
-
-
-@dataclass(frozen=True)
-class Disc:
-    """A thing on the table: its centre and radius, px of the table, and its colour, RGB."""
-
-    x: float
-    y: float
-    radius: float
-    rgb: tuple[int, int, int]
 
 
 class PosedTable:
@@ -37,7 +26,6 @@ class PosedTable:
         self._env = Env(obs_type="state")
         self._env.reset(seed=0)
         weakref.finalize(self, release, self._env)
-        self._things: list[pymunk.Shape] = []
 
     def picture(
         self,
@@ -48,19 +36,10 @@ class PosedTable:
     ) -> NDArray[np.uint8]:
         """The table from above, uint8 RGB [size_px, size_px, 3]. tee: pose [x, y, angle]; pusher: position [x, y]."""
         env, space = self._env, self._env.space
-        space.remove(*self._things)
-        self._things = [_shape(space.static_body, each) for each in things]
-        space.add(*self._things)
         env.agent.position, env.agent.velocity = tuple(pusher), (0, 0)
         env.block.angle, env.block.position = float(tee[2]), tuple(tee[:2])
         env.block.velocity, env.block.angular_velocity = (0, 0), 0
         space.reindex_shapes_for_body(env.block)
         space.reindex_shapes_for_body(env.agent)
         space.step(TOUCH_S)
-        return env.image(size_px)
-
-
-def _shape(body: pymunk.Body, thing: Disc) -> pymunk.Shape:
-    shape = pymunk.Circle(body, thing.radius, (thing.x, thing.y))
-    shape.color, shape.sensor = (*thing.rgb, 255), True
-    return shape
+        return env.image(size_px, things)

@@ -7,8 +7,10 @@ import json
 import time
 import weakref
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from auras_ros.clock import VirtualClock
@@ -17,8 +19,10 @@ from auras_ros.ros import Parameter, init, spin_once, try_shutdown
 from auras_ros.ros.image import stamp_ns
 from auras_ros.ros.srv import Trigger
 from auras_ros.sim import pusht_bridge
+from auras_ros.sim.pusht import PushTWorld
 from auras_ros.sim.pusht_bridge import PushTBridge
 from auras_ros.sim.pusht_game import DT_NS
+from auras_ros.sim.pusht_things import read_things
 
 
 @pytest.fixture
@@ -110,6 +114,54 @@ def test_a_running_table_keeps_its_rules(bridge: PushTBridge) -> None:
     result = bridge.set_parameters([Parameter("max_steps", value=5)])[0]
     assert not result.successful
     assert bridge.get_parameter("max_steps").value == 300
+
+
+THING = {"x": 224, "y": 288, "radius": 18, "rgb": [220, 40, 40]}
+
+
+def set_things(bridge: PushTBridge, value: Any) -> Any:
+    return bridge.set_parameters([Parameter("things", value=value)])[0]
+
+
+def test_things_are_in_the_picture_until_they_are_taken_away(bridge: PushTBridge) -> None:
+    images: list[Any] = []
+    bridge._image = SimpleNamespace(publish=images.append)
+    for text in ("", json.dumps([THING]), ""):
+        assert set_things(bridge, text).successful
+        bridge._tick(DT_NS)
+    before, shown, after = (np.array(each.data, np.uint8).reshape(96, 96, 3) for each in images)
+    assert shown[54, 40].tolist() == [255, 48, 48]  # the renderer draws its inside lighter
+    changed = (shown != before).any(-1)
+    assert 0 < changed.sum() < 80
+    assert np.array_equal(before, after)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "{}", "[1]", json.dumps([THING] * 65), json.dumps([THING | {"z": 1}]), json.dumps([THING | {"x": "left"}]),
+     json.dumps([THING | {"radius": 0}]), json.dumps([THING | {"y": float("nan")}]),
+     json.dumps([THING | {"rgb": [0, 0, 256]}]), json.dumps([THING | {"rgb": "red"}])],
+)  # fmt: skip
+def test_what_is_no_list_of_things_is_refused_and_changes_nothing(bridge: PushTBridge, text: str) -> None:
+    assert set_things(bridge, json.dumps([THING])).successful
+    result = set_things(bridge, text)
+    assert not result.successful
+    assert result.reason.startswith("pusht: things")
+    assert len(bridge._game.world.things) == 1
+
+
+def test_things_change_nothing_but_the_picture() -> None:
+    """The pusher drives through them, and the tee is pushed through them."""
+    plain, full = PushTWorld(), PushTWorld()
+    full.things = read_things(json.dumps([THING | {"x": x, "y": y} for x in (150, 250, 350) for y in (150, 250, 350)]))
+    for world in (plain, full):
+        world.reset(3)
+    for step in range(20):
+        target = full.tee[:2] + (5.0 * step, 0.0)
+        assert plain.step(target) == full.step(target)
+        assert not np.array_equal(plain.image(), full.image())
+        assert np.array_equal(plain.tee, full.tee)
+        assert np.array_equal(plain.agent, full.agent)
 
 
 class Recorder:

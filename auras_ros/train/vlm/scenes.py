@@ -13,7 +13,7 @@ import shapely.geometry as geometry
 from numpy.typing import NDArray
 
 from auras_ros.sim.pusht import SIZE_PX, SUCCESS_COVERAGE
-from auras_ros.sim.pusht_scene import Disc
+from auras_ros.sim.pusht_things import Disc
 from auras_ros.train.push_table import OUTLINE, PUSHER_RADIUS_PX, corners, rotation
 
 Array = NDArray[np.float64]
