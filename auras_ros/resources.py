@@ -81,6 +81,18 @@ def checkpoint(name_or_folder: str) -> Path:
     return folder
 
 
+def adapter(folder: str) -> Path:
+    """An adapter's folder: as it is given, if it is there or absolute; else the one of that name that ships, such as
+    pusht-monitor/way. What is nowhere is given back, and refused by whoever reads it."""
+    path = Path(folder)
+    if path.is_absolute() or path.exists():
+        return path
+    try:
+        return find("checkpoints", folder)
+    except (FileNotFoundError, ValueError):
+        return path
+
+
 def is_path(name_or_folder: str) -> bool:
     """Whether a checkpoint is given as a path, and not as the name of one that ships."""
     return os.sep in name_or_folder or name_or_folder in (".", "..")

@@ -17,6 +17,7 @@ example
   auras train pusht --work my_policy.work --out my_160 --denoising-steps 160   the same with another number of steps
   auras train pusht-vlm --out my_vlm                    a small vision-language model about Push-T (docs/pusht-vlm.md)
   auras train pusht-vlm --out checkpoints/pusht-vlm --evaluate   only ask it held-out questions
+  auras train pusht-monitor --out my_monitors           two adapters of it with task heads, which watch a table
   auras train pusht --smoke --out try                   a minute: a test run that learns nothing
   auras run config/pusht.yaml                           then set `checkpoint: ./my_policy` for agent and actuator
 """
@@ -26,8 +27,8 @@ def run(argv: list[str]) -> int:
     parser = command_parser("train", __doc__, EXAMPLE)
     parser.add_argument(
         "policy",
-        choices=["pusht", "pusht-tokens", "pusht-vlm"],
-        help="what to train: a diffusion policy, an autoregressive one, or a vision-language model",
+        choices=["pusht", "pusht-tokens", *VLMS],
+        help="what to train: a diffusion policy, an autoregressive one, a vision-language model, or its two monitors",
     )
     parser.add_argument("--out", type=Path, required=True, help="folder for the checkpoint")
     parser.add_argument("--work", type=Path, help="folder for demonstrations and stages (default: OUT.work)")
@@ -36,14 +37,14 @@ def run(argv: list[str]) -> int:
         "--episodes", type=int, help="evaluation episodes in seq, seeds 0, 1, ... (200; with --smoke 2)"
     )
     parser.add_argument(
-        "--questions", type=int, help="pusht-vlm: evaluation questions of each type (500; with --smoke 10)"
+        "--questions", type=int, help="pusht-vlm, -monitor: evaluation questions of each type (500; with --smoke 10)"
     )
     parser.add_argument(
         "--evaluate",
         metavar="PLAN",
         nargs="?",
         const="",
-        help="do not train; evaluate this plan of the checkpoint OUT (pusht-vlm has no plans)",
+        help="do not train; evaluate this plan of the checkpoint OUT (pusht-vlm and -monitor have no plans)",
     )
     parser.add_argument(
         "--denoising-steps",
@@ -62,13 +63,13 @@ def run(argv: list[str]) -> int:
             parser.error("--denoising-steps must be a whole number in [8, 1000], and only for pusht")
         more = {"noise_levels": options.denoising_steps}
     work = options.work or options.out.with_name(options.out.name + ".work")
-    if options.policy == "pusht-vlm":
+    if options.policy in VLMS:
         questions = options.questions if options.questions is not None else (10 if options.smoke else 500)
         if questions < 1 or options.evaluate or options.episodes is not None:
-            parser.error("pusht-vlm has neither plans nor episodes; --questions must be at least 1")
-        return _vlm(options, work, questions)
+            parser.error(f"{options.policy} has neither plans nor episodes; --questions must be at least 1")
+        return VLMS[options.policy](options, work, questions)
     if options.questions is not None or options.evaluate == "":
-        parser.error(f"{options.policy}: --evaluate needs a plan, and --questions is for pusht-vlm")
+        parser.error(f"{options.policy}: --evaluate needs a plan, and --questions is for pusht-vlm and pusht-monitor")
     from auras_ros.train.pusht import evaluate, make_policy
     from auras_ros.train.pusht_stages import Schedule
 
@@ -104,6 +105,28 @@ def _vlm(options: argparse.Namespace, work: Path, questions: int) -> int:
     if options.evaluate is None:
         print(f"written: {options.out}")
     return 0
+
+
+def _monitor(options: argparse.Namespace, work: Path, questions: int) -> int:
+    from auras_ros.train.vlm.monitor import MonitorSchedule, evaluate_monitors, make_monitors
+
+    with Progress() as progress:
+        if options.evaluate is not None:
+            answers = evaluate_monitors(options.out, questions, progress.say)
+        else:
+            schedule = MonitorSchedule.smoke() if options.smoke else MonitorSchedule()
+            answers = make_monitors(options.out, work, options.seed, schedule, questions, progress.say)["answers"]
+    for name, row in answers.items():
+        for who in ("head", "words"):
+            share = row[who]
+            interval = f"{share['low']:.1%} to {share['high']:.1%} at 95 %"
+            print(f"{name}, {who}: {share['success']:.1%} of {share['episodes']} right ({interval})")
+    if options.evaluate is None:
+        print(f"written: {options.out}")
+    return 0
+
+
+VLMS = {"pusht-vlm": _vlm, "pusht-monitor": _monitor}
 
 
 def _print(plan: str, result: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from auras_ros import resources
 from auras_ros.engine.options import EngineOptions
 from auras_ros.nodes.vlm.question import StandingQuestion, read_standing
 from auras_ros.parameters import ParameterError, core_numbers, parameter
@@ -153,7 +154,7 @@ class VlmSettings:
                 raise ParameterError(f"vlm: loras: expected name=folder, got {part.strip()!r}")
             if name in found:
                 raise ParameterError(f"vlm: loras: '{name}' is there twice")
-            found[name] = Path(folder)
+            found[name] = resources.adapter(folder)
         return found
 
     def check(self) -> None:

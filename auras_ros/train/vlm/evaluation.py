@@ -35,7 +35,7 @@ PLACE = re.compile(r"x (\d+) y (\d+)")
 
 def ask(checkpoint: VlmCheckpoint, pictures: Sequence[NDArray[np.uint8]], texts: Sequence[str]) -> list[str]:
     """The greedy answer to each question about its picture."""
-    prompts = [_prompt(checkpoint, *each) for each in zip(pictures, texts, strict=True)]
+    prompts = [table_prompt(checkpoint, *each) for each in zip(pictures, texts, strict=True)]
     by_length = defaultdict[int, list[int]](list)
     for place, prompt in enumerate(prompts):
         by_length[len(prompt.ids)].append(place)
@@ -118,7 +118,8 @@ def _more(name: str, questions: Sequence[TableQuestion], answers: Sequence[str])
     return {"by_coverage": rows}
 
 
-def _prompt(checkpoint: VlmCheckpoint, picture: NDArray[np.uint8], text: str) -> VlmPrompt:
+def table_prompt(checkpoint: VlmCheckpoint, picture: NDArray[np.uint8], text: str) -> VlmPrompt:
+    """The question about the picture, as the folder's chat template puts it."""
     content = [{"type": "image"}, {"type": "text", "text": text}]
     return checkpoint.prompts.chat([{"role": "user", "content": content}], [picture])
 
