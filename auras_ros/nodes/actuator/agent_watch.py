@@ -8,7 +8,7 @@ from __future__ import annotations
 from auras_ros.nodes.actuator.arming import ACTIVE
 from auras_ros.nodes.common.texts import MessageError
 
-TEXTS = {"session": 64, "lifecycle": 32, "state": 200}  # text fields of a heartbeat, with their longest length
+TEXTS = {"session": 64, "lifecycle": 32, "state": 200, "pause": 200}  # of a heartbeat, with their longest length
 
 
 class AgentWatch:
@@ -16,7 +16,8 @@ class AgentWatch:
 
     def __init__(self, timeout_ms: float) -> None:
         self._timeout_ns = timeout_ms * 1e6
-        self.session = self.lifecycle = self.state = ""  # of the newest heartbeat from any session
+        self.session = self.lifecycle = self.state = self._pause = ""  # of the newest heartbeat from any session
+        self.pause = ""  # why the followed session wants to hold
         self.beat_ns: int | None = None
         self._followed_ns: int | None = None  # the newest heartbeat of the session whose chunks are taken
 
@@ -26,16 +27,16 @@ class AgentWatch:
         `followed`: the session whose chunks are taken; None before the first chunk, when every heartbeat counts.
         Heartbeats of another session do not count for the one that drives. Raises MessageError.
         """
-        self.session, self.lifecycle, self.state = _texts(beat)
+        self.session, self.lifecycle, self.state, self._pause = _texts(beat)
         self.beat_ns = now_ns
         if followed is not None and followed != self.session:
             return False
-        self._followed_ns = now_ns
+        self._followed_ns, self.pause = now_ns, self._pause
         return self.lifecycle != ACTIVE
 
     def follow(self) -> None:
         """Called at arming: until the first chunk names a session, the newest heartbeat counts."""
-        self._followed_ns = self.beat_ns
+        self._followed_ns, self.pause = self.beat_ns, self._pause
 
     def age_ns(self, now_ns: int) -> int | None:
         """Age of the newest heartbeat; None if none came."""
@@ -48,7 +49,7 @@ class AgentWatch:
 
 
 def _texts(beat: dict[str, object]) -> list[str]:
-    """Session, lifecycle and state of a heartbeat. Raises MessageError."""
+    """Session, lifecycle, state and pause of a heartbeat. Raises MessageError."""
     if "session" not in beat:
         raise MessageError("heartbeat: session: missing")
     found = []

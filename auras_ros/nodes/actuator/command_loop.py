@@ -183,6 +183,8 @@ class CommandLoop:
         if self.live:  # also while holding: chunks may come, but must not be executed
             if self.agent.lost(now_ns):
                 stream.hold(now_ns, f"agent silent for more than {self._settings.agent_timeout_ms:g} ms")
+            elif pause := self.agent.pause:
+                stream.hold(now_ns, f"the agent pauses: {pause}")
             elif missed := self.position.silent(now_ns):
                 stream.hold(now_ns, missed)
         command = stream.tick(now_ns)

@@ -8,7 +8,9 @@ are given observations: so changing the plan is one step at an epoch boundary, a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from typing import Any, Protocol
 
 from auras_ros.action import Chunk
 from auras_ros.clock import MonotonicClock
@@ -16,7 +18,6 @@ from auras_ros.loading.pipeline import Pipeline
 from auras_ros.nodes.agent.actuator_watch import ActuatorWatch
 from auras_ros.nodes.agent.inputs import ObservationInputs
 from auras_ros.nodes.agent.overload import Overload, OverloadLevel
-from auras_ros.nodes.agent.prompt import PromptGate
 from auras_ros.nodes.agent.settings import AgentSettings
 from auras_ros.nodes.common.loaded_node import STALL_S
 from auras_ros.pipeline.live import Live
@@ -24,10 +25,33 @@ from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, Latched
 
 
+class ChunkGate(Protocol):
+    """Which chunks may be published: those of the active prompt (`prompt`), while no monitor pauses (`monitors`)."""
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """Publishing and every change of what may be published exclude each other."""
+        ...
+
+    @property
+    def blocked_because(self) -> str:
+        """Why no chunk is published; empty if nothing blocks. Any thread."""
+        ...
+
+    def connect(self, begin_epoch: Callable[[Callable[[], None]], None], next_epoch: Callable[[], int]) -> None:
+        """Frames are about to run. begin_epoch(change) calls `change` at their boundary, where an epoch begins whose
+        number is next_epoch()."""
+        ...
+
+    def answered(self, epoch: int) -> str | None:
+        """The prompt that a chunk of this epoch answers; None: it must not be published. Whoever holds `lock`."""
+        ...
+
+
 class FrameRunner:
     """publish(chunk, emission) and, when overload changes what runs, overload_changed(level) are called from the
-    workers' threads. pipelines: of the first plan, and of the fallback plan if there is one. prompts: which prompt is
-    active; chunks are published, and the plan is changed, under its lock.
+    workers' threads. pipelines: of the first plan, and of the fallback plan if there is one. gate: which chunks may be
+    published; they are, and the plan is changed, under its lock.
     """
 
     def __init__(
@@ -35,12 +59,12 @@ class FrameRunner:
         pipelines: Sequence[Pipeline],
         inputs: ObservationInputs,
         actuator: ActuatorWatch,
-        prompts: PromptGate,
+        gate: ChunkGate,
         settings: AgentSettings,
         publish: Callable[[Chunk, Emission], None],
         overload_changed: Callable[[OverloadLevel], None],
     ) -> None:
-        self._pipelines, self._inputs, self._actuator, self._prompts = pipelines, inputs, actuator, prompts
+        self._pipelines, self._inputs, self._actuator, self._gate = pipelines, inputs, actuator, gate
         self.settings, self._publish, self._overload_changed = settings, publish, overload_changed
         self.overload = Overload(round(settings.max_age_ms * 1e6), len(pipelines) > 1)
         self._monotonic = MonotonicClock()
@@ -49,7 +73,7 @@ class FrameRunner:
         self.lives = [self._live(number) for number in range(len(pipelines))]
         newest = max((pipeline.executor.ledger for pipeline in pipelines), key=lambda ledger: ledger.epoch)
         self.pipeline.executor.ledger.follow(newest)  # drops requests of an earlier activation
-        prompts.connect(self._begin_epoch, lambda: self.pipeline.executor.ledger.epoch + 1)
+        gate.connect(self._begin_epoch, lambda: self.pipeline.executor.ledger.epoch + 1)
 
     def _live(self, number: int) -> Live:
         return Live(
@@ -86,7 +110,7 @@ class FrameRunner:
 
     def halt(self, timeout_s: float = STALL_S) -> bool:
         """Publish nothing from now on, and end every worker after its frame. Returns whether all have ended."""
-        with self._prompts.lock:
+        with self._gate.lock:
             self._halted = True
         self._inputs.shut()
         for live in self.lives:
@@ -96,7 +120,7 @@ class FrameRunner:
     def reset(self) -> None:
         """Start a new epoch with the first plan, and forget all observations."""
         self.live.reset(self._inputs.reset)
-        with self._prompts.lock:
+        with self._gate.lock:
             self._enter(0)
             self.overload.reset()
         self._arrived()
@@ -123,7 +147,7 @@ class FrameRunner:
         pipeline = self._pipelines[number]
         if not self._actuator.executes(pipeline.session):
             pipeline.not_executed()
-        if number != self._number or self._halted or self._prompts.blocked_because:
+        if number != self._number or self._halted or self._gate.blocked_because:
             return None
         observation = self._inputs.latch(now_ns)
         if observation is None or self._actuator.silent():
@@ -132,9 +156,9 @@ class FrameRunner:
 
     def _emit(self, number: int, emission: Emission) -> None:
         pipeline = self._pipelines[number]
-        with self._prompts.lock:
+        with self._gate.lock:
             active = number == self._number and emission.epoch == pipeline.executor.ledger.epoch
-            prompt = self._prompts.answered(emission.epoch)
+            prompt = self._gate.answered(emission.epoch)
             if self._halted or not active or self._actuator.silent() or prompt is None:
                 pipeline.not_executed()
                 return

@@ -49,7 +49,9 @@ class Agent(LoadedNode):
         pipelines = self._load(partial(load_policy, settings, session))
         if pipelines is None:
             return False
-        self.status.configured = configured = ConfiguredPolicy(self, settings, pipelines, self._qos)
+        self.status.configured = configured = ConfiguredPolicy(
+            self, settings, pipelines, self._qos, self._heartbeat.beat_early
+        )
         self.get_logger().info(f"golden sample replayed, ready as session {self.status.session}")
         configure_ms = (self._monotonic.now_ns() - began_ns) / 1e6
         self.status.resources = resources = resource_usage(configured.pipelines, configure_ms)

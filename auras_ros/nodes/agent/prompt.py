@@ -32,7 +32,8 @@ class PromptLanguage(Protocol):
 
 
 class PromptGate:
-    """`want`, `connect`, `close`: executor's thread. `ready`: tokenizer's thread. `answered`: whoever holds `lock`.
+    """`want`, `run_instead`, `connect`, `close`: executor's thread. `ready`: tokenizer's thread. `answered`: whoever
+    holds `lock`.
 
     lock: publishing a chunk and changing the prompt exclude each other. set_token_ids: hands the ids to every plan's
     policy; raises ValueError and keeps the old ones if it cannot. Locks are taken in the order `_changing`, the frames'
@@ -51,6 +52,8 @@ class PromptGate:
         self._set_token_ids, self._limit_bytes, self._logger = set_token_ids, limit_bytes, logger
         self._tokenizer_error = "" if language is None else language.prepare()
         self.wanted = self.active = "" if language is None else language.prompt.text
+        self._asked = self.wanted  # by the topic
+        self._instead: str | None = None  # what runs instead of it
         self._since_epoch = 0  # chunks of this epoch and later answer `active`
         self._unusable = "", ""  # a text, and why it cannot become active
         self.accepted, self.refused, self._refusal = 0, 0, ""
@@ -74,6 +77,17 @@ class PromptGate:
             self._logger.warning(f"refused: {self._refusal}", throttle_duration_sec=1.0)
             return
         self.accepted += 1
+        self._asked = text
+        if self._instead is None:
+            self._use(text)
+
+    def run_instead(self, text: str | None) -> None:
+        """Run a prompt other than the one that the topic asked for, whatever comes there; None: that one again. text:
+        checked as those of the topic are."""
+        self._instead = text
+        self._use(self._asked if text is None else text)
+
+    def _use(self, text: str) -> None:
         if text == self.wanted:
             return
         if self._tokenizer is None:

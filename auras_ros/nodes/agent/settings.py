@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from auras_ros.device import Offload
+from auras_ros.nodes.agent.monitor_rules import MonitorRule, read_rules
 from auras_ros.parameters import ParameterError, core_numbers, parameter
 from auras_ros.pipeline.plan import Plan, PlanError
 
@@ -32,6 +33,15 @@ class AgentSettings:
         "", "plan to run when the first is overloaded, such as quick,frame_period_ms=400; empty: none"
     )
     prompt_limit_bytes: int = parameter(4096, "a longer prompt is refused", 1, 16384)
+    monitors: str = parameter(
+        "",
+        "rules that pause the policy or set its prompt by what a task head answers to standing questions of the node "
+        'vlm (docs/vlm-node.md): a JSON list such as [{"standing": "way", "label": "yes", "do": "pause"}]',
+    )
+    monitor_age_ms: float = parameter(
+        1000.0, "an answer about an older image counts as none: without one to each rule's question the policy pauses",
+        1.0, 60000.0,
+    )  # fmt: skip
     camera_age_limit_ms: float = parameter(350.0, "no frame runs on an older camera image", 1.0, 60000.0)
     state_age_limit_ms: float = parameter(350.0, "no frame runs on older joint states", 1.0, 60000.0)
     sync_tolerance_ms: float = parameter(50.0, "how far apart the cameras' newest stamps may be", 0.0, 10000.0)
@@ -72,6 +82,13 @@ class AgentSettings:
         """Raises ParameterError."""
         return core_numbers("agent", "cores", self.cores)
 
+    def monitor_rules(self) -> tuple[MonitorRule, ...]:
+        """Raises ParameterError."""
+        try:
+            return read_rules(self.monitors, self.prompt_limit_bytes)
+        except ValueError as error:
+            raise ParameterError(f"agent: {error}") from error
+
     def offload(self) -> Offload | None:
         """Raises ParameterError, or DeviceError by name."""
         folder = Path(self.offload_folder).expanduser() if self.offload_folder else None
@@ -85,3 +102,4 @@ class AgentSettings:
         """Check what does not need the checkpoint. Raises PlanError or ParameterError."""
         self.plans()
         self.core_numbers()
+        self.monitor_rules()

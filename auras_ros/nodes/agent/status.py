@@ -61,9 +61,16 @@ class AgentStatus(LoadedNodeStatus):
             return "actuator lost"
         if frames.overload.level is OverloadLevel.HALTED:
             return "overloaded"
-        if blocked := configured.prompts.blocked_because:
+        if blocked := configured.gate.blocked_because:
             return f"no chunk: {blocked}"
         return configured.inputs.fault or "running"
+
+    @property
+    def pause(self) -> str:
+        """By a monitor."""
+        configured = self.configured
+        monitors = configured.monitors if configured and self.frames else None
+        return monitors.paused_because if monitors else ""
 
     # -- diagnostics (executor thread) --------------------------------------------------------------------
 
@@ -76,7 +83,11 @@ class AgentStatus(LoadedNodeStatus):
             "plan": lambda: self._plan(self.frames) if self.frames else nothing(),
             "actuator": lambda: self.configured.actuator.check() if self.configured and self.frames else nothing(),
             "prompt": lambda: self.configured.prompts.check() if self.configured else nothing(),
+            "monitors": lambda: self._monitors(self.configured) if self.configured else nothing(),
         }
+
+    def _monitors(self, configured: ConfiguredPolicy) -> DiagnosticReport:
+        return configured.monitors.check() if configured.monitors else DiagnosticReport(Level.OK, "no rules")
 
     def _lifecycle(self) -> DiagnosticReport:
         values: dict[str, object] = {"lifecycle": self.lifecycle, "session": self.session}

@@ -135,7 +135,12 @@ class Heartbeat:
         status = self._status
         self._watchdog.beat(self._watched)
         fields = {"session": status.session, "frame": status.frame(), "state": status.text()}
-        self._topic.publish(json_message({**fields, "lifecycle": status.lifecycle}))
+        self._topic.publish(json_message({**fields, "lifecycle": status.lifecycle, "pause": status.pause}))
+
+    def beat_early(self) -> None:
+        """Send one that has news, if any are sent now; from any thread."""
+        if not self._late:
+            self.beat()
 
     # -- the heartbeat's thread ---------------------------------------------------------------------------
 

@@ -61,5 +61,10 @@ class LoadedNodeStatus:
         """The same, while active."""
         raise NotImplementedError
 
+    @property
+    def pause(self) -> str:
+        """Why the actuator should hold although this node works; empty if it need not. Any thread."""
+        return ""
+
     def nothing(self) -> DiagnosticReport:
         return DiagnosticReport(Level.OK, f"nothing while {self.lifecycle}")

@@ -270,3 +270,26 @@ def test_arming_again_and_again_while_it_holds_moves_no_set_point() -> None:
         assert stage.drive.arm([at - 0.05]).ok
         stage.tick()
     assert [values.tolist() for values in stage.sent[-5:]] == [[at]] * 5
+
+
+def test_while_the_agent_pauses_nothing_of_a_chunk_is_executed_and_a_new_one_ends_it() -> None:
+    """The chunk that it holds has many steps left, and one more comes that was on its way."""
+    stage = Stage(ARM)
+    stage.drives(*[[0.1 * step] for step in range(16)], ticks=21)
+    at = stage.sent[-1].tolist()
+    heartbeat = {"session": "s", "lifecycle": "active", "pause": "'way' says 'yes'"}
+    stage.drive.agent.on_heartbeat(heartbeat, "s", stage.clock.now_ns())
+    stage.tick()
+    assert (stage.drive.stream.state, stage.drive.reason) == (
+        SafetyState.HOLDING,
+        "the agent pauses: 'way' says 'yes'",
+    )
+    stage.chunk(*[[2.5]] * 16)
+    stage.tick(5)
+    assert [values.tolist() for values in stage.sent[-6:]] == [at] * 6
+    stage.beat()
+    stage.tick()
+    assert stage.drive.stream.state is SafetyState.HOLDING
+    stage.chunk(*[[at[0]]] * 16)
+    stage.tick()
+    assert stage.drive.stream.state is SafetyState.ARMED

@@ -128,10 +128,23 @@ def test_only_the_followed_session_can_say_that_it_is_not_active(lifecycle: str)
 @pytest.mark.parametrize(
     ("wrong", "field"),
     [({"lifecycle": "active"}, "session"), ({"session": "a", "lifecycle": ["active"]}, "lifecycle"),
-     ({"session": "a", "state": "x" * 201}, "state"), ({"session": "a" * 65}, "session")],
+     ({"session": "a", "state": "x" * 201}, "state"), ({"session": "a", "pause": True}, "pause"),
+     ({"session": "a" * 65}, "session")],
 )  # fmt: skip
 def test_a_heartbeat_that_is_none_is_refused_and_its_field_named(wrong: dict[str, object], field: str) -> None:
     watch = AgentWatch(100.0)
     with pytest.raises(MessageError, match=f"heartbeat: {field}: "):
         watch.on_heartbeat(wrong, None, 0)
     assert watch.beat_ns is None
+
+
+def test_the_followed_session_alone_asks_for_a_pause() -> None:
+    watch = AgentWatch(100.0)
+    watch.on_heartbeat(beat("a") | {"pause": "'way' says 'yes'"}, "a", 0)
+    assert watch.pause == "'way' says 'yes'"
+    watch.on_heartbeat(beat("b"), "a", 0)
+    assert watch.pause == "'way' says 'yes'"
+    watch.follow()  # armed anew: the newest heartbeat counts
+    assert watch.pause == ""
+    watch.on_heartbeat(beat("a") | {"pause": "again"}, "b", 0)
+    assert watch.pause == ""
