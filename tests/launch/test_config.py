@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+import json
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ import yaml
 
 from auras_ros.nodes.actuator.settings import ActuatorSettings
 from auras_ros.nodes.agent.settings import AgentSettings
+from auras_ros.nodes.vlm.settings import VlmSettings
 from auras_ros.parameters import checked
 from auras_ros.sim import pusht_game
 
 CONFIGS = sorted((Path(__file__).resolve().parents[2] / "config").glob("pusht*.yaml"))
-SETTINGS = {"pusht": pusht_game.TableSettings, "actuator": ActuatorSettings, "agent": AgentSettings}
+SETTINGS = {"pusht": pusht_game.TableSettings, "actuator": ActuatorSettings, "agent": AgentSettings, "vlm": VlmSettings}
 
 
 def sections(path: Path) -> dict[str, dict[str, Any]]:
@@ -44,7 +46,8 @@ def test_the_bridge_takes_its_section(path: Path) -> None:
 def test_the_supervisor_starts_the_actuator_before_the_agent(path: Path) -> None:
     """The actuator watches the agent; it must be there first."""
     supervisor = sections(path)["supervisor"]
-    assert supervisor["processes"] == ["pusht_bridge", "actuator", "agent"]
+    watched = ["vlm"] if path.name == "pusht_monitor.yaml" else []
+    assert supervisor["processes"] == ["pusht_bridge", "actuator", "agent", *watched]
     assert supervisor["respawn"] is True
 
 
@@ -56,3 +59,18 @@ def test_the_drifting_table_differs_in_the_table_alone() -> None:
     }
     assert different == {("pusht", "drift_px"), ("pusht", "success_coverage")}
     assert (drift["pusht"]["drift_px"], drift["pusht"]["success_coverage"]) == (0.5, 0.9)
+
+
+def test_the_watched_table_differs_in_what_watches_it() -> None:
+    plain, watched = ({p.name: sections(p) for p in CONFIGS}[name] for name in ("pusht.yaml", "pusht_monitor.yaml"))
+    for name in ("pusht", "actuator", "agent"):
+        assert {key: watched[name].get(key) for key in plain[name]} == plain[name], name
+    agent = replace(AgentSettings(), **watched["agent"])
+    vlm = replace(VlmSettings(), **watched["vlm"])
+    rules, asked = agent.monitor_rules(), {each.name: each for each in vlm.standing_questions()}
+    assert {rule.standing for rule in rules} == set(asked)
+    folders = vlm.adapter_folders()
+    for name, standing in asked.items():
+        folder = folders[standing.question.adapter]
+        assert json.loads((folder / "task_head.json").read_text())["labels"] == ["no", "yes"], name
+        assert standing.every_frames * 100 < agent.monitor_age_ms / 2
