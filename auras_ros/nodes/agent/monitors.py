@@ -180,7 +180,7 @@ class MonitorGate:
                 values[f"{standing} age_ms"] = f"{(at_ns - until_ns + self._limit_ns) / 1e6:.0f}"
         for place, each in enumerate(self._rules):
             state = "active" if each.active else "not active"
-            values[f"rule {place}"] = f"{each.rule.do} while {each}: {state}, began {each.times} times"
+            values[f"monitors[{place}]"] = f"{each.rule.do} while {each}: {state}, began {each.times} times"
         refusal = f"the newest was refused: {self._refusal}" if self._refusal else ""
         if reason:
             since_ns = self._since_ns if self._paused else self._missing_since_ns()

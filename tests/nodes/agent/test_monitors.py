@@ -175,7 +175,7 @@ def test_a_pause_is_at_once_and_ends_with_a_new_epoch() -> None:
     assert stage.gate.paused_because == "'way' says 'yes'"
     report = stage.gate.check()
     assert report.level is Level.WARN
-    assert report.values["rule 0"] == "pause while 'way' says 'yes': active, began 1 times"
+    assert report.values["monitors[0]"] == "pause while 'way' says 'yes': active, began 1 times"
     stage.hears(label="yes")
     assert stage.epoch == before
     stage.hears(label="no")
