@@ -22,7 +22,7 @@ import numpy as np
 
 from auras_ros import resources
 from auras_ros.bench.options import add_minutes, amount, bench_parser, check_least, listed, refusing
-from auras_ros.bench.processes import running
+from auras_ros.bench.processes import running, set_on_table
 from auras_ros.live.chunk_times import values_of
 from auras_ros.live.loop import Spin, listening, wait_until_armed
 from auras_ros.live.referee.measures import Rises
@@ -32,10 +32,9 @@ from auras_ros.nodes.common.qos import BEST_EFFORT
 from auras_ros.report.result import Report, Say
 from auras_ros.ros import Node, QoSProfile
 from auras_ros.ros.image import stamp_ns
-from auras_ros.ros.msg import DiagnosticArray, Image, ParameterMsg, ParameterType, ParameterValue, String
+from auras_ros.ros.msg import DiagnosticArray, Image, ParameterType, ParameterValue, String
 from auras_ros.ros.srv import SetParameters
 
-ANSWER_S = 5.0
 MOST_SHIFT_MS = 99.0  # of a table that shows an image each 100
 SETTLE_S = 4.0  # from arming and the shift to the start of the measurement
 LEAST_CHUNKS = 10
@@ -180,10 +179,5 @@ def _episode(config: Path, shift_ms: float, seed: int, lock: bool, seconds: floa
 
 def _shift(spin: Spin, table: Any, shift_ms: float) -> None:
     """Frames have begun, with an image: from now on images come so much later."""
-    spin(table.service_is_ready, ANSWER_S)
     value = ParameterValue(type=ParameterType.PARAMETER_DOUBLE, double_value=shift_ms)
-    asked = table.call_async(SetParameters.Request(parameters=[ParameterMsg(name="shift_ms", value=value)]))
-    spin(asked.done, ANSWER_S)
-    if not asked.done() or not asked.result().results[0].successful:
-        why = asked.result().results[0].reason if asked.done() else f"no answer within {ANSWER_S:g} s"
-        raise RuntimeError(f"the table did not take shift_ms {shift_ms:g}: {why}")
+    set_on_table(spin, table, "shift_ms", value, f"{shift_ms:g}")

@@ -1,4 +1,4 @@
-"""A robot's processes, run for a bench within its time limit and observed over topics."""
+"""A robot's processes, run for a bench within its time limit and observed over topics; and its table, set meanwhile."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ from auras_ros.live.loop import Spin, process_output
 from auras_ros.measure.minutes import OverError
 from auras_ros.nodes.common.supervisor import Supervisor
 from auras_ros.ros import Node, spin_once
+from auras_ros.ros.msg import ParameterMsg, ParameterValue
+from auras_ros.ros.srv import SetParameters
+
+ANSWER_S = 5.0
 
 
 @contextmanager
@@ -30,3 +34,14 @@ def running(node: Node, config: Path, overrides: dict[str, dict[str, Any]], end_
                     raise RuntimeError(f"a process ended: {'; '.join(news)}")
 
         yield spin
+
+
+def set_on_table(spin: Spin, table: Any, name: str, value: ParameterValue, shown: str) -> None:
+    """Set a parameter of the simulated table. table: a client of its set_parameters. Raises RuntimeError, with what is
+    shown of the value, if it does not take it."""
+    spin(table.service_is_ready, ANSWER_S)
+    asked = table.call_async(SetParameters.Request(parameters=[ParameterMsg(name=name, value=value)]))
+    spin(asked.done, ANSWER_S)
+    if not asked.done() or not asked.result().results[0].successful:
+        why = asked.result().results[0].reason if asked.done() else f"no answer within {ANSWER_S:g} s"
+        raise RuntimeError(f"the table did not take {name} {shown}: {why}")

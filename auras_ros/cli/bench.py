@@ -17,6 +17,7 @@ from auras_ros.report.result import Report
 BENCHES = {
     "ros": "image latency between two processes; the actuator's interval error beside inference, with and without FIFO",
     "phase": "staleness over topics without and with frames in phase with the camera, on the same seeds",
+    "monitor": "time from the image that shows a thing in the way to the answer and to the hold, and back to motion",
     "fig3": "how far a request's perception and generation use the device",
     "fig5": "success over the degree of parallelism, with stale observations and with the newest",
     "fig10": "the four modes: rates (as `pipeline`) and, from reports of `auras eval`, success",

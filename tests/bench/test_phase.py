@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from auras_ros.bench import phase
+from auras_ros.bench.processes import ANSWER_S
 from auras_ros.cli import main as cli
 from auras_ros.live.loop import START_S, Spin
 from auras_ros.nodes.common.config import ConfigError
@@ -272,7 +273,7 @@ def test_an_episode_counts_what_was_heard_after_it_had_settled(monkeypatch: pyte
     monkeypatch.setattr(phase, "listening", listening)
     monkeypatch.setattr(phase, "running", running)
     row = phase._episode(Path("pusht.yaml"), 40.0, 3, True, 12.0, math.inf)
-    assert asked == [START_S, phase.ANSWER_S, phase.ANSWER_S, phase.SETTLE_S, 12.0]
+    assert asked == [START_S, ANSWER_S, ANSWER_S, phase.SETTLE_S, 12.0]
     assert node.table.asked == [("shift_ms", 40.0)]
     assert started == [{"agent": {"phase_lock": True}, "actuator": {"arm_on_start": True}, "pusht": {"seed": 3}}]
     assert (row["image_age_ms_p50"], row["n"], row["missed_ticks"], row["camera_period_ms"]) == (9.0, 30, 1, 100.0)
