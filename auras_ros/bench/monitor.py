@@ -44,6 +44,7 @@ PLACES = ((224, 288), (214, 298), (234, 278), (240, 300), (210, 272), (256, 256)
 TAKEN = ((143, 163, 184), (65, 105, 225))  # colours of the tee and of the pusher, as they are drawn
 LIKE, CLEAR_PX = 40, 12.0  # of a colour; around a thing
 MOVING_S, HELD_S = 1.0, 1.0  # how long the pusher moves before a thing is put there, and stands before it goes
+LATER_S = 0.4  # at most, by chance, for each of them: both change at any time between two answers
 PATIENCE_S, SHOWN_S = 20.0, 2.0
 MEASURES = ("answer_ms", "hold_ms", "clear_answer_ms", "move_ms")
 
@@ -159,21 +160,21 @@ def _tables(options: Any, report: Report, progress: Say, ends: Ends) -> None:
             wait_until_armed(spin, lambda: listener.state, config)
             for number in range(options.tables):
                 progress(f"table {number + 1} of {options.tables} ...")
-                row = _one(spin, listener, table, again, float(random.uniform(0, 0.4)), options.seconds)
+                row = _one(spin, listener, table, again, random.uniform(0, LATER_S, 2), options.seconds)
                 report.rows.append({"table": number, "cores": available(), **row})
 
 
 def _one(
-    spin: Spin, listener: MonitorListener, table: Any, again: Any, later_s: float, patience_s: float
+    spin: Spin, listener: MonitorListener, table: Any, again: Any, later_s: NDArray[np.float64], patience_s: float
 ) -> dict[str, float | None]:
-    """One table: reset, thing put, thing taken. later_s: a random part of the moment. Times in ms, None for what did
+    """One table: reset, thing put, thing taken. later_s: of putting and of taking. Times in ms, None for what did
     not come within patience_s."""
     _reset(spin, again)
     listener.forget()
     spin(listener.moving, PATIENCE_S)
     if not listener.moving():
         raise RuntimeError(f"the pusher did not move within {PATIENCE_S:g} s of a reset")
-    spin(lambda: False, MOVING_S + later_s)
+    spin(lambda: False, MOVING_S + later_s[0])
     spin(lambda: listener.moving() and _place(listener) is not None, PATIENCE_S)
     place = _place(listener)
     if place is None or not listener.moving():
@@ -182,7 +183,7 @@ def _one(
     row: dict[str, float | None] = dict.fromkeys(MEASURES)
     row["answer_ms"], row["hold_ms"] = _until(spin, listener, put, ("yes", False), patience_s)
     if row["hold_ms"] is not None:
-        spin(lambda: False, HELD_S)
+        spin(lambda: False, HELD_S + later_s[1])
     gone = _change(spin, listener, table, place, False)
     if row["hold_ms"] is not None:
         row["clear_answer_ms"], row["move_ms"] = _until(spin, listener, gone, ("no", True), patience_s)
