@@ -149,7 +149,7 @@ class MonitorGate:
         return min(until_ns for until_ns, _ in self._heard.values())
 
     def _reason(self, at_ns: int) -> str:
-        return self._paused or self._missing(at_ns)
+        return self._missing(at_ns) or self._paused
 
     @property
     def paused_because(self) -> str:

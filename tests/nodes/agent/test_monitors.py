@@ -203,6 +203,17 @@ def test_every_question_must_have_a_fresh_verdict() -> None:
     assert (stage.runs(epoch), stage.runs()) == (False, True)
 
 
+def test_a_monitor_that_falls_silent_in_a_pause_is_named() -> None:
+    stage = GateStage(WAY, age_limit_ms=500.0)
+    stage.hears(label="yes")
+    stage.now_ns += 600 * MS
+    assert stage.gate.paused_because == "no fresh verdict of 'way'"
+    report = stage.gate.check()
+    assert (report.level, report.message) == (Level.ERROR, "the policy pauses: no fresh verdict of 'way'")
+    stage.hears(label="no")
+    assert stage.runs()
+
+
 @pytest.mark.parametrize("which", ["stamp", "said"])
 def test_a_verdict_about_an_old_image_is_none(which: str) -> None:
     stage = GateStage(WAY, age_limit_ms=500.0)
