@@ -20,6 +20,7 @@ from auras_ros.live.soak_vlm.mix import LONG, OverloadResult, VlmSoak
 
 TIMES, ROOM = 10.0, 2.0
 REFUSED_MS = 250.0
+TURNED_AWAY = 503, b"Service Unavailable"  # uvicorn, with as many connections as it may have
 OFFERED_SHARE = 0.9  # a client that offers less proves less
 
 
@@ -77,6 +78,9 @@ async def _asked(soak: VlmSoak, ask: KnownAsk) -> WireAnswer | None:
         came = await exchange(soak.port, ask.raw(), soak.settings.patience_s)
     except OSError as error:  # TimeoutError too
         soak.broken.add("never ended" if isinstance(error, TimeoutError) else "no connection", f"{ask.name}: {error}")
+        return None
+    if (came.status, came.body) == TURNED_AWAY:
+        soak.broken.add("refused late", f"{ask.name}: so many wait to be refused that the server takes no connection")
         return None
     if came.status != FULL and (why := wrong_answer(ask, came, streamed=False)):
         soak.broken.add("wrong answer", f"long {ask.name}: {why}")
