@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -92,12 +93,8 @@ def _vlm(options: argparse.Namespace, work: Path, questions: int) -> int:
     from auras_ros.train.vlm.make import make_vlm
     from auras_ros.train.vlm.stages import VlmSchedule
 
-    with Progress() as progress:
-        if options.evaluate is not None:
-            answers = evaluate_vlm(options.out, questions, progress.say)
-        else:
-            schedule = VlmSchedule.smoke() if options.smoke else VlmSchedule()
-            answers = make_vlm(options.out, work, options.seed, schedule, questions, progress.say)["answers"]
+    schedule = VlmSchedule.smoke() if options.smoke else VlmSchedule()
+    answers = _answers(options, work, questions, evaluate_vlm, make_vlm, schedule)
     for name, row in answers.items():
         interval = f"{row['low']:.1%} to {row['high']:.1%} at 95 %"
         others = f"with other pictures {row['shuffled']:.1%}, by chance {row['chance']:.1%}"
@@ -110,12 +107,8 @@ def _vlm(options: argparse.Namespace, work: Path, questions: int) -> int:
 def _monitor(options: argparse.Namespace, work: Path, questions: int) -> int:
     from auras_ros.train.vlm.monitor import MonitorSchedule, evaluate_monitors, make_monitors
 
-    with Progress() as progress:
-        if options.evaluate is not None:
-            answers = evaluate_monitors(options.out, questions, progress.say)
-        else:
-            schedule = MonitorSchedule.smoke() if options.smoke else MonitorSchedule()
-            answers = make_monitors(options.out, work, options.seed, schedule, questions, progress.say)["answers"]
+    schedule = MonitorSchedule.smoke() if options.smoke else MonitorSchedule()
+    answers = _answers(options, work, questions, evaluate_monitors, make_monitors, schedule)
     for name, row in answers.items():
         for who in ("head", "words"):
             share = row[who]
@@ -124,6 +117,18 @@ def _monitor(options: argparse.Namespace, work: Path, questions: int) -> int:
     if options.evaluate is None:
         print(f"written: {options.out}")
     return 0
+
+
+def _answers(
+    options: argparse.Namespace, work: Path, questions: int, evaluate: Callable[..., Any], make: Callable[..., Any],
+    schedule: object,
+) -> dict[str, Any]:  # fmt: skip
+    """Of a model that is evaluated, or made and evaluated."""
+    with Progress() as progress:
+        if options.evaluate is not None:
+            return dict(evaluate(options.out, questions, progress.say))
+        made = make(options.out, work, options.seed, schedule, questions, progress.say)
+        return dict(made["answers"])
 
 
 VLMS = {"pusht-vlm": _vlm, "pusht-monitor": _monitor}

@@ -67,14 +67,14 @@ class AdapterPool:
 
     def acquire(self, known: KnownAdapter) -> Resident | None:
         """Pins it; None while it is on its way or no slot is free. Raises AdapterError if it could not be read."""
-        if (why := self._failed.pop(known, None)) is not None:
-            raise AdapterError(f"adapter: '{known.name}': {why}")
         loaded = self._loaded.get(known.digest)
         if loaded is not None:
             loaded.users += 1
             self._loaded.move_to_end(known.digest)
             self.stats.hits += 1
             return loaded.resident
+        if (why := self._failed.pop(known, None)) is not None:
+            raise AdapterError(f"adapter: '{known.name}': {why}")
         if known.digest not in self._loading and (slot := self._room()) is not None:
             future = self._executor.submit(self._load, known, slot)
             self._loading[known.digest] = slot, known, future

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
+import sys
 from collections.abc import Mapping
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,7 @@ from auras_ros.observation import CameraSpec, ObservationSpec, StateSpec
 from auras_ros.policies import writing
 from auras_ros.policies.writing import Description
 from auras_ros.report.picture import canvas
+from auras_ros.report.result import hardware, versions
 from auras_ros.report.table import grouped_by
 from auras_ros.sim.pusht import CONTROL_DT_MS, IMAGE_PX, SIZE_PX, PushTWorld
 from auras_ros.train.diffusion import PIXEL_MEAN, PIXEL_STD
@@ -67,6 +72,24 @@ def write(folder: Path, description: Description, parts: Mapping[str, nn.Module]
         world.step(np.array([SIZE_PX / 2, SIZE_PX / 2]))
     joints = dict(zip(AXES, np.stack(states).T, strict=True))
     writing.write(folder, description, parts, {"top": np.stack(frames)}, joints)
+
+
+def origin(seed: int) -> dict[str, Any]:
+    """The beginning of a record: with what it was made."""
+    return {
+        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "date": datetime.now(timezone.utc).date().isoformat(),
+        "seed": seed,
+        "hardware": hardware(),
+        "versions": versions(),
+    }
+
+
+def put_in_place(fresh: Path, out: Path) -> None:
+    """A whole new folder takes the place of an earlier one."""
+    if out.exists():
+        shutil.rmtree(out)
+    fresh.rename(out)
 
 
 def write_record(folder: Path, record: dict[str, Any], curve: Curve) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import shutil
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,12 +15,12 @@ from auras_ros.evaluate.outcome import EpisodeRecord
 from auras_ros.policies.checkpoint import load
 from auras_ros.policies.denoising import TRAINING_STEPS
 from auras_ros.policies.writing import Description
-from auras_ros.report.result import Say, versions
+from auras_ros.report.result import Say
 from auras_ros.report.statistics import success_fields
 from auras_ros.sim.pusht import SUCCESS_COVERAGE
 from auras_ros.train import tokens
 from auras_ros.train.diffusion import HORIZON
-from auras_ros.train.export import PLANS, describe, write, write_record
+from auras_ros.train.export import PLANS, describe, origin, put_in_place, write, write_record
 from auras_ros.train.loops import Curve
 from auras_ros.train.pusht_stages import Schedule, Stages
 
@@ -95,14 +92,10 @@ def make_policy(
     trained = POLICIES[name](work, seed, schedule, progress, **more)
     fresh = out.with_name(out.name + ".partial")
     write(fresh, trained.description, trained.parts)
-    if out.exists():
-        shutil.rmtree(out)
-    fresh.rename(out)
+    put_in_place(fresh, out)
     record: dict[str, Any] = {
-        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
-        "seed": seed,
+        **origin(seed),
         "schedule": asdict(schedule),
-        "versions": versions(),
         "execute_steps": EXECUTE_STEPS,
         "coverage": SUCCESS_COVERAGE,
         "success": {},

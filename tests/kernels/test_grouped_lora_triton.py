@@ -7,12 +7,7 @@ start. bfloat16 is compared on a GPU alone: the interpreter is wrong there.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from itertools import accumulate
-from pathlib import Path
 
 import pytest
 import torch
@@ -21,22 +16,16 @@ from auras_ros.kernels.grouped_lora import Factors, RowGroup, RowGroups
 from auras_ros.kernels.lora_ahead import SHARED_KIB, compiled
 from auras_ros.kernels.lora_index import GroupIndex, LayerPointers
 from auras_ros.kernels.lora_tilings import CATALOGUE, EXPAND, SHRINK, Tiling
+from tests.kernels.interpreter import interpreted
 from tests.kernels.lora_examples import EXAMPLES, wanted
 
-ROOT = Path(__file__).resolve().parents[2]
 CPU = torch.device("cpu")
 NAMES = [f"{name}; {kind}" for name in EXAMPLES for kind in ("small", "split", "slora", "float16")] + ["replayed"]
 
 
 @pytest.fixture(scope="module")
 def differences() -> dict[str, float]:
-    pytest.importorskip("triton", reason="needs triton")
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.kernels.interpreted_lora"], cwd=ROOT, capture_output=True, text=True,
-        env={**os.environ, "TRITON_INTERPRET": "1"}, check=False,
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    return json.loads(ran.stdout.splitlines()[-1])
+    return interpreted("tests.kernels.interpreted_lora")
 
 
 @pytest.mark.parametrize("name", NAMES)

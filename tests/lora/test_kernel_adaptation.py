@@ -6,11 +6,7 @@ groups than there is room for; rows that are taken away and not given back.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from torch import Tensor
@@ -19,9 +15,8 @@ from auras_ros.kernels.lora_index import GroupIndex, LayerPointers
 from auras_ros.lora import runtime
 from auras_ros.lora.adaptation import row_groups
 from auras_ros.lora.kernel_adaptation import KernelAdapters
+from tests.kernels.interpreter import interpreted
 from tests.lora.decoders import RANK, Decoder
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class Kernels:
@@ -76,13 +71,7 @@ def test_what_is_kept_is_one_for_each_size_and_has_the_newest_batch() -> None:
 
 
 def test_in_the_interpreter_they_add_what_the_ways_of_a_cpu_add() -> None:
-    pytest.importorskip("triton", reason="needs triton")
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.lora.interpreted_adaptation"], cwd=ROOT, capture_output=True, text=True,
-        env={**os.environ, "TRITON_INTERPRET": "1"}, check=False,
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    found = json.loads(ran.stdout.splitlines()[-1])
+    found = interpreted("tests.lora.interpreted_adaptation")
     assert len(found) == 5
     assert max(found.values()) < 1e-4
 

@@ -148,6 +148,20 @@ def test_a_failure_is_told_once_and_tried_again() -> None:
     assert pool.load(1) is not None
 
 
+def test_what_is_in_memory_serves_whatever_failed_before() -> None:
+    """The same files under another name: read from there."""
+    pool, again = Pool(), KnownAdapter("again", Path("/elsewhere"), known(1).digest, False, False)
+    pool.broken["a1"] = "its file is gone"
+    assert pool.pool.acquire(known(1)) is None
+    pool.executor.run()
+    pool.pool.poll()
+    pool.broken.clear()
+    assert pool.pool.acquire(again) is None
+    pool.executor.run()
+    pool.pool.poll()
+    assert pool.pool.acquire(again) is pool.pool.acquire(known(1)) is not None
+
+
 def test_a_folder_that_changed_is_refused() -> None:
     pool = Pool()
     pool.pool.acquire(known(1))

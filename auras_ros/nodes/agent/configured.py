@@ -15,12 +15,11 @@ from auras_ros.nodes.agent.prompt import PROMPT, PromptGate
 from auras_ros.nodes.agent.publishers import AgentPublishers
 from auras_ros.nodes.agent.settings import AgentSettings
 from auras_ros.nodes.common.diagnostics import QosWatch
-from auras_ros.nodes.common.qos import LATCHED
-from auras_ros.ros import Node, QoSProfile, ReliabilityPolicy
+from auras_ros.nodes.common.qos import ANSWERS, LATCHED
+from auras_ros.ros import Node
 from auras_ros.ros.msg import String
 
 ANSWER = "answer"
-ANSWERS = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)  # each monitor's counts
 
 
 class ConfiguredPolicy:

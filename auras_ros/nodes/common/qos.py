@@ -1,4 +1,4 @@
-"""The QoS profiles of the nodes' topics: only the newest message counts."""
+"""The QoS profiles of the nodes' topics: only the newest message counts, but every question and every answer."""
 
 from __future__ import annotations
 
@@ -6,4 +6,5 @@ from auras_ros.ros import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 
 RELIABLE = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
 BEST_EFFORT = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
+ANSWERS = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
 LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)

@@ -10,13 +10,13 @@ from auras_ros.engine.request import RequestUsage
 from auras_ros.lora.heads import HeadResult
 from auras_ros.nodes.common.diagnostics import QosWatch
 from auras_ros.nodes.common.messages import json_message
+from auras_ros.nodes.common.qos import ANSWERS
 from auras_ros.nodes.vlm.cameras import CameraImage
 from auras_ros.nodes.vlm.detections import DetectionPublisher
 from auras_ros.nodes.vlm.question import Question
 from auras_ros.ros import QoSProfile, ReliabilityPolicy
 from auras_ros.ros.msg import String
 
-ANSWERS = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
 PIECES = QoSProfile(depth=1000, reliability=ReliabilityPolicy.RELIABLE)
 REFUSED = "refused"
 

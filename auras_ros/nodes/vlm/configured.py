@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from auras_ros.engine.engine import Engine
 from auras_ros.nodes.common.diagnostics import QosWatch
+from auras_ros.nodes.common.qos import ANSWERS
 from auras_ros.nodes.vlm.adapters import NodeAdapters
-from auras_ros.nodes.vlm.answers import ANSWERS
 from auras_ros.nodes.vlm.cameras import CameraInputs
 from auras_ros.nodes.vlm.detections import DetectionPublisher
 from auras_ros.nodes.vlm.settings import VlmSettings

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
-import shutil
-import sys
 from dataclasses import asdict
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from auras_ros.report.result import Say, hardware, versions
-from auras_ros.train.export import write_record
+from auras_ros.report.result import Say
+from auras_ros.train.export import origin, put_in_place, write_record
 from auras_ros.train.vlm.evaluation import evaluate_vlm
 from auras_ros.train.vlm.folder import write_folder
 from auras_ros.train.vlm.stages import VlmSchedule, train_vlm
@@ -25,18 +21,12 @@ def make_vlm(out: Path, work: Path, seed: int, schedule: VlmSchedule, questions:
     trained = train_vlm(work, seed, schedule, progress)
     fresh = out.with_name(out.name + ".partial")
     write_folder(fresh, trained.model, trained.config, trained.tokenizer)
-    if out.exists():
-        shutil.rmtree(out)
-    fresh.rename(out)
+    put_in_place(fresh, out)
     record: dict[str, Any] = {
-        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
-        "date": datetime.now(timezone.utc).date().isoformat(),
-        "seed": seed,
+        **origin(seed),
         "schedule": asdict(schedule),
         "multiplied_in": "bfloat16" if trained.half else "float32",
         "parameters": sum(each.numel() for each in trained.model.parameters()),
-        "hardware": hardware(),
-        "versions": versions(),
         "evaluation": f"auras train pusht-vlm --out {out.name} --evaluate",
         "answers": evaluate_vlm(out, questions, progress),
     }

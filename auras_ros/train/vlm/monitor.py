@@ -7,11 +7,7 @@ The adapters are folders as PEFT saves them, with a task head beside: what `lora
 from __future__ import annotations
 
 import json
-import shlex
-import shutil
-import sys
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,10 +23,10 @@ from auras_ros.checkpoints.peft import read_peft
 from auras_ros.checkpoints.task_head import CONFIG as HEAD
 from auras_ros.checkpoints.task_head import WEIGHTS as HEAD_WEIGHTS
 from auras_ros.checkpoints.vlm.open import VlmCheckpoint, open_vlm
-from auras_ros.report.result import Say, hardware, versions
+from auras_ros.report.result import Say
 from auras_ros.report.statistics import success_fields
 from auras_ros.sim.pusht_scene import PosedTable
-from auras_ros.train.export import write_record
+from auras_ros.train.export import origin, put_in_place, write_record
 from auras_ros.train.loops import Curve
 from auras_ros.train.vlm.evaluation import ask
 from auras_ros.train.vlm.monitor_student import LANGUAGE, RANK, MonitorQuestion, MonitorStudent, train_monitor
@@ -84,18 +80,12 @@ def make_monitors(
         answers = (column == TOPICS[name].answers.index("yes")).float()
         student = train_monitor(question, sequences, answers, schedule.steps, curve, partial(_say, progress, name))
         write_adapter(fresh / name, student)
-    if out.exists():
-        shutil.rmtree(out)
-    fresh.rename(out)
+    put_in_place(fresh, out)
     record: dict[str, Any] = {
-        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
-        "date": datetime.now(timezone.utc).date().isoformat(),
-        "seed": seed,
+        **origin(seed),
         "base": {"name": checkpoint.name, "digest": checkpoint.digest},
         "schedule": asdict(schedule),
         "rank": RANK,
-        "hardware": hardware(),
-        "versions": versions(),
         "evaluation": f"auras train pusht-monitor --out {out.name} --evaluate",
         "answers": evaluate_monitors(out, questions, progress),
     }
