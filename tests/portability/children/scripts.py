@@ -86,8 +86,8 @@ def chunks() -> Callable[[], tuple[str, Any]]:
 
 
 def refuse_a_parameter(node: str, name: str, value: Any, facts: Facts) -> None:
+    result = ros.set_parameter(node, Parameter(name, value=value))
     facts["parameters"] = sorted(ros.node(node)._double_parameters.values)
-    [result] = ros.node(node).set_parameters([Parameter(name, value=value)])
     facts["set"] = [result.successful, result.reason]
 
 

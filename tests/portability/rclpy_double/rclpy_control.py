@@ -83,16 +83,26 @@ def call(service: str, **fields: Any) -> Any:
         return [pair for pair in _entities(Service) if pair[1].service_name == service]
 
     owner, each = until(found, f"service {service}")[0]
-    future = Future()
 
-    def answer() -> None:
+    def answer() -> Any:
         response = each.callback(each.srv_type.Request(**fields), each.srv_type.Response())
         if not isinstance(response, each.srv_type.Response):
             refuse(f"{service}: the callback returned {response!r}")
-        future.set_result(response)
+        return response
 
-    _queue(owner, answer)
-    until(future.done, f"an answer of {service}")
+    return _answered(owner, answer, f"an answer of {service}")
+
+
+def set_parameter(name: str, parameter: Any) -> Any:
+    """The result of setting it on the node of that name, which serves that, like any request, while it spins."""
+    owner = node(name)
+    return _answered(owner, lambda: owner.set_parameters([parameter])[0], f"an answer about {parameter.name}")
+
+
+def _answered(owner: Node, job: Callable[[], Any], what: str) -> Any:
+    future = Future()
+    _queue(owner, lambda: future.set_result(job()))
+    until(future.done, what)
     return future.result()
 
 
