@@ -49,6 +49,8 @@ ENGINE_HELP = {
     "max_lora_rank": "largest rank of an adapter",
     "lora_policy": "which adapters' requests run together, and which is merged: valora and others (docs/lora.md)",
     "lora_theta_ms": "how long it lets a request wait, ms",
+    "lora_thetas": "other times for requests of some adapters: name=ms,name=ms",
+    "lora_exact": "change what is merged exactly, from a copy of the decoder's weights; without it each change rounds",
     "lora_ways": "how adapters' products are multiplied: one way's name, or the file of a searched table",
 }
 

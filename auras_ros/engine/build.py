@@ -29,7 +29,7 @@ from auras_ros.engine.profile import read_profile
 from auras_ros.engine.scheduler import STAGES, Stage, StageScheduler
 from auras_ros.engine.schedulers import make_scheduler, needs_partitions, needs_profile
 from auras_ros.engine.tables import EngineMemory
-from auras_ros.engine.valora import LoraScheduler, make_policy
+from auras_ros.engine.valora import LoraScheduler, UnmergeOnly, make_policy
 from auras_ros.engine.vision_swap import swap_vision
 from auras_ros.engine.workers import (
     DecodeWorker,
@@ -102,7 +102,8 @@ def _stages(
     lanes, lora, vision = _lanes(on, partitions), None, None
     if options.max_loras:
         targets = _adaptable(checkpoint, options)
-        lora = LoraRuntime(decoder, cache.store, targets, options.max_loras, options.max_lora_rank, options.lora_ways)
+        slots, rank = options.max_loras, options.max_lora_rank
+        lora = LoraRuntime(decoder, cache.store, targets, slots, rank, options.lora_ways, options.lora_exact)
         vision = VisionAdapter(model, (each for each in targets.layers if not each.startswith("language.")))
     decode = DecodeWorker(decoder, attention, on, lanes, options.running, width, lora)
     workers: dict[Stage, StageWorker] = {
@@ -165,8 +166,10 @@ def _scheduler(options: EngineOptions, partitions: Partitions | None, model: str
     made = make_scheduler(options, sizes, profile)
     if not options.max_loras:
         return made
-    policy = "unmerge-only" if options.int8 else options.lora_policy  # nothing is added to weights in 8 bits
-    return LoraScheduler(made, make_policy(policy, options.running, options.lora_theta_ms))
+    policy = make_policy(options.lora_policy, options.running, options.lora_theta_ms, options.lora_thetas)
+    if options.int8:
+        policy = UnmergeOnly(options.running)  # nothing is added to weights in 8 bits
+    return LoraScheduler(made, policy)
 
 
 def make_partitions(device: Device, sizes: Sequence[int] | None = None, owner: str = "engine") -> Partitions:

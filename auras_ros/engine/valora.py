@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from auras_ros.engine.active import ActiveRequest
@@ -13,6 +13,7 @@ from auras_ros.engine.scheduler import Dispatch, EngineState, Stage, StageSchedu
 from auras_ros.lora.slots import Resident
 
 DECODER: tuple[Stage, ...] = ("prefill", "decode")
+VALORA = "valora"
 
 
 class LoraBatch(NamedTuple):
@@ -103,20 +104,23 @@ class DLora:
 class Valora:
     """Algorithm 1. batch: MaxBS, or all that wait if those are fewer: the paper's batches are full. theta_ms: the
     credit beyond which a request starves. A request's credit is how long it has waited, and what the next forward and a
-    change of what is merged take. What is merged stays while half of the batch has it, and nothing is merged for
+    change of what is merged take. thetas: by adapter, where an application's latency constraint asks for another one
+    than theta_ms. What is merged stays while half of the batch has it, and nothing is merged for
     requests that would end before the products that they are spared have made up for the change."""
 
     batch: int
     theta_ms: float
+    thetas: Mapping[str, float] = field(default_factory=dict)
 
     def choose(self, waiting: Sequence[ActiveRequest], state: EngineState) -> LoraBatch:
         merged, batch = state.lora.merged, min(self.batch, len(waiting))
         most = _most_wanted(waiting, merged)
         own = [each for each in waiting if most is not None and each.resident is most]
         switch_ns = 0 if most is merged else state.lora.switch_ns
-        limit_ns = self.theta_ms * 1e6 - state.lora.forward_ns - switch_ns
-        starving = [each for each in waiting if each.resident is not most and state.waited_ns(each) > limit_ns]
-        starving = sorted(starving, key=state.waited_ns, reverse=True)[:batch]
+        takes_ns = state.lora.forward_ns + switch_ns
+        late_ns = {each.number: state.waited_ns(each) + takes_ns - self._theta_ns(each) for each in waiting}
+        starving = [each for each in waiting if each.resident is not most and late_ns[each.number] > 0]
+        starving = sorted(starving, key=lambda each: late_ns[each.number], reverse=True)[:batch]
         left = batch - len(starving)
         wanted = 2 * len(starving) <= batch and 2 * len(own) > batch - (most is merged)
         if wanted and (most is merged or _pays(own[:left], state)):
@@ -124,20 +128,40 @@ class Valora:
         others = [each for each in waiting if each not in starving]
         return LoraBatch([*starving, *others[:left]], None)
 
+    def _theta_ns(self, active: ActiveRequest) -> float:
+        return 1e6 * self.thetas.get(active.request.adapter or "", self.theta_ms)
+
 
 POLICIES: Mapping[str, Callable[[int, float], LoraPolicy]] = {
-    "valora": Valora,
     "dlora": DLora,
     "merge-only": MergeOnly,
     "unmerge-only": lambda batch, _: UnmergeOnly(batch),
 }
 
 
-def make_policy(name: str, batch: int, theta_ms: float) -> LoraPolicy:
-    """Raises ValueError for a name that is not known."""
+def make_policy(name: str, batch: int, theta_ms: float, thetas: str = "") -> LoraPolicy:
+    """thetas: of adapters whose requests may wait for another time, name=ms,name=ms; for `valora` alone. Raises
+    ValueError for a name that is not known, and for such a list."""
+    if name == VALORA:
+        return Valora(batch, theta_ms, read_thetas(thetas))
     if name not in POLICIES:
-        raise ValueError(f"engine: lora_policy: {name!r} is none of {', '.join(POLICIES)}")
+        raise ValueError(f"engine: lora_policy: {name!r} is none of {', '.join((VALORA, *POLICIES))}")
+    if thetas.strip():
+        raise ValueError(f"engine: lora_thetas: {name} has no thetas of adapters; {VALORA} has")
     return POLICIES[name](batch, theta_ms)
+
+
+def read_thetas(given: str) -> dict[str, float]:
+    """By adapter, ms. Raises ValueError."""
+    found = dict[str, float]()
+    for part in given.split(",") if given.strip() else []:
+        name, _, value = map(str.strip, part.partition("="))
+        if not name or not value.isdecimal() or not int(value):
+            raise ValueError(f"engine: lora_thetas: expected name=ms, whole numbers from 1, got {part.strip()!r}")
+        if name in found:
+            raise ValueError(f"engine: lora_thetas: {name!r} is there twice")
+        found[name] = float(value)
+    return found
 
 
 def _pays(own: Sequence[ActiveRequest], state: EngineState) -> bool:

@@ -60,8 +60,8 @@ def _add(form: WeightBlocks, base: Tensor, factors: Factors, bounds: Sequence[in
 
 class MergedWeights:
     """Which adapter is in the weights. Whoever switches sees to it that no forward of the decoder runs; two that are
-    about to begin may both switch, to the same one: the second waits until the first has. refusal: why nothing can be
-    merged into these weights; empty if it can."""
+    about to begin may both switch, to the same one: the second waits until the first has. exact: from a golden copy.
+    refusal: why nothing can be merged into these weights; empty if it can."""
 
     def __init__(self, decoder: FusedLlama, sites: Sequence[Site], head: Site | None, exact: bool = True) -> None:
         self._decoder, self._exact = decoder, exact
@@ -71,6 +71,7 @@ class MergedWeights:
         self.took_ns = 0  # of the last change
         self._changing = threading.Lock()
         self.refusal = ""
+        self._broken = ""  # what the weights are, if they are no model's
         forms = [*decoder.layers[0].linears().values(), *([] if head is None else [decoder.head])]
         try:
             for each in forms:  # all layers have the same
@@ -79,14 +80,19 @@ class MergedWeights:
             self.refusal = str(error)
 
     def switch(self, resident: Resident | None) -> None:
-        """Its layers get this adapter, all others what the base model has. Raises ValueError for weights in 8 bits."""
+        """Its layers get this adapter, all others what the base model has. Raises ValueError for weights in 8 bits, and
+        RuntimeError ever after a change that failed half-way without a golden copy."""
         with self._changing:
+            if self._broken:
+                raise RuntimeError(self._broken)
             if resident is self.merged:
                 return
             try:
                 self._change(resident)
             except Exception as error:  # a change that is half made would be in everybody's rows
                 self.refusal = f"a change of the weights failed: {error}"
+                if not self._exact:
+                    self._broken = f"{self.refusal}; without a copy of them (lora_exact) they cannot be restored"
                 self.merged = None
                 for linear in self._linears.values():
                     linear.restore()

@@ -24,15 +24,22 @@ class LoraRuntime:
     """Raises ValueError for sizes that do not fit, or ways to multiply that there are not; OSError for their file."""
 
     def __init__(
-        self, decoder: FusedLlama, store: Tensor, targets: AdapterTargets, slots: int, rank: int, ways: str = ""
+        self,
+        decoder: FusedLlama,
+        store: Tensor,
+        targets: AdapterTargets,
+        slots: int,
+        rank: int,
+        ways: str = "",
+        exact: bool = True,
     ) -> None:
         """store: of keys and values. rank: the largest of a layer's adapter. ways: how products are multiplied: the
-        name of one way, or the file of a searched table; without either by a rule."""
+        name of one way, or the file of a searched table; without either by a rule. exact: see `MergedWeights`."""
         config = decoder.config
         sites, head = decoder_sites(config), None if config.tied else head_site(config)
         self.slots = AdapterSlots(store, sites, head, rank, slots)
         self.registry = AdapterRegistry(targets, self.slots.check)
-        self.weights = MergedWeights(decoder, sites, head)
+        self.weights = MergedWeights(decoder, sites, head, exact)
         self._chooser = FixedWay(WAYS[ways]) if ways in WAYS else read_ways(Path(ways)) if ways else RULE
         self._bounds = site_bounds([*sites, *([] if head is None else [head])])
         self._kernels = None

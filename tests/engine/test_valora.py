@@ -34,6 +34,7 @@ def request(number: int, adapter: Resident | None, waited_ms: float = 0.0) -> Ac
     ran_ns = round((NOW_MS - waited_ms) * 1e6)
     fields: dict[str, Any] = {"order": (0, number), "number": number, "busy": False, "ran_ns": ran_ns}
     fields["left"] = 10
+    fields["request"] = SimpleNamespace(adapter=None if adapter is None else adapter.adapter)
     return cast(ActiveRequest, SimpleNamespace(resident=adapter, **fields))
 
 
@@ -66,6 +67,15 @@ def test_who_starves_runs_beside_the_merged_one() -> None:
     assert chosen(Valora(4, THETA_MS), state_of(*waiting)) == ([0, 1, 2, 3], A)
     waiting = queue("abacaab", r1=101, r3=101, r6=101)
     assert chosen(Valora(4, THETA_MS), state_of(*waiting)) == ([0, 1, 3, 6], None)  # more than half: unmerged
+
+
+def test_an_adapter_may_have_a_theta_of_its_own() -> None:
+    policy, waiting = Valora(4, THETA_MS, {"b": 20.0, "c": 400.0}), queue("abacaa", r1=30, r3=300)
+    assert chosen(policy, state_of(*waiting)) == ([0, 1, 2, 4], A)  # what has waited for longer may wait for longer
+    assert chosen(policy, state_of(*queue("abacaa", r3=401))) == ([0, 2, 3, 4], A)
+    assert chosen(policy, state_of(*queue("abacaa", r1=15), forward_ms=6)) == ([0, 1, 2, 4], A)
+    most_late = queue("aaaabbc", r4=21, r5=99, r6=402)
+    assert chosen(Valora(2, THETA_MS, policy.thetas), state_of(*most_late)) == ([5, 6], None)
 
 
 def test_without_a_majority_nothing_is_merged() -> None:
@@ -155,6 +165,17 @@ def test_nobody_waits_for_ever(name: str) -> None:
 def test_an_unknown_policy_is_refused() -> None:
     with pytest.raises(ValueError, match="lora_policy: 'best' is none of valora, dlora, merge-only, unmerge-only"):
         make_policy("best", 4, 1)
+
+
+def test_thetas_are_read_and_what_is_none_is_named() -> None:
+    assert make_policy("valora", 4, 1, "goal=60, way = 5") == Valora(4, 1, {"goal": 60.0, "way": 5.0})
+    for given in ("goal", "goal=", "=3", "goal=0", "goal=1.5", "goal=-1", "goal=3,"):
+        with pytest.raises(ValueError, match="lora_thetas: expected name=ms, whole numbers from 1, got"):
+            make_policy("valora", 4, 1, given)
+    with pytest.raises(ValueError, match="lora_thetas: 'a' is there twice"):
+        make_policy("valora", 4, 1, "a=1,a=2")
+    with pytest.raises(ValueError, match="lora_thetas: dlora has no thetas of adapters; valora has"):
+        make_policy("dlora", 4, 1, "a=1")
 
 
 class Always:

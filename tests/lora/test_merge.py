@@ -153,13 +153,9 @@ def test_two_forwards_that_begin_together_find_the_change_made(monkeypatch: pyte
     assert weights.merged is resident
 
 
-def test_a_change_that_fails_leaves_the_base_model_and_no_other_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    decoder = Decoder()
-    base = decoder.hidden(IDS)
-    first, second = decoder.put(0, RANK, 1), decoder.put(1, RANK, 2)
-    weights = MergedWeights(decoder.llama, decoder.sites, decoder.head)
-    weights.switch(first)
-    own, left = _MergedLinear.switch, iter([True, True])
+def failing(monkeypatch: pytest.MonkeyPatch, layers: int) -> None:
+    """Changes of a layer fail after so many."""
+    own, left = _MergedLinear.switch, iter([True] * layers)
 
     def fails(linear: _MergedLinear, factors: Factors | None) -> None:
         if next(left, None) is None:
@@ -167,11 +163,32 @@ def test_a_change_that_fails_leaves_the_base_model_and_no_other_is_made(monkeypa
         own(linear, factors)
 
     monkeypatch.setattr(_MergedLinear, "switch", fails)
+
+
+def test_a_change_that_fails_leaves_the_base_model_and_no_other_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoder = Decoder()
+    base = decoder.hidden(IDS)
+    first, second = decoder.put(0, RANK, 1), decoder.put(1, RANK, 2)
+    weights = MergedWeights(decoder.llama, decoder.sites, decoder.head)
+    weights.switch(first)
+    failing(monkeypatch, layers=2)
     with pytest.raises(MemoryError):
         weights.switch(second)
     assert weights.merged is None
     assert torch.equal(decoder.hidden(IDS), base)
     assert weights.refusal == "a change of the weights failed: no more"
+    weights.switch(None)  # the base model's serve
+
+
+def test_after_a_change_that_fails_without_a_copy_nothing_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoder = Decoder()
+    weights = MergedWeights(decoder.llama, decoder.sites, decoder.head, exact=False)
+    failing(monkeypatch, layers=2)
+    with pytest.raises(MemoryError):
+        weights.switch(decoder.put(0, RANK, 1))
+    for wanted in (None, decoder.put(1, RANK, 2)):
+        with pytest.raises(RuntimeError, match="no more; without a copy of them"):
+            weights.switch(wanted)
 
 
 def test_int8_weights_take_no_adapter_and_stay() -> None:

@@ -33,8 +33,10 @@ from auras_ros.bench.peers_vlm import environment
 from auras_ros.bench.peers_vlm.command import add_contest, check_contest, model_folder
 from auras_ros.bench.peers_vlm.contest import CLOSED, POISSON, ModelWindows, PeersContest, Window
 from auras_ros.bench.peers_vlm.models import MODELS
-from auras_ros.bench.peers_vlm.server import ServerCommand
+from auras_ros.bench.peers_vlm.near_ties import is_near_tie
+from auras_ros.bench.peers_vlm.server import ServerCommand, ServerGroup
 from auras_ros.bench.peers_vlm.sides import AT_ONCE, OUR_OPTIONS, OURS, SERVE, VLLM, openmp_of, vllm
+from auras_ros.bench.peers_vlm.stream import StreamedAnswer
 from auras_ros.bench.peers_vlm.workload import Shape
 from auras_ros.measure.cores import on_cores
 from auras_ros.measure.minutes import Ends, MeasureStep, run_parts
@@ -97,11 +99,13 @@ def contests(bench: str, about: str | None, argv: list[str], progress: Say, **de
 
 
 class LoraContest(PeersContest):
-    """The same contest with another trace: each request names its adapter."""
+    """The same contest with another trace: each request names its adapter. far: answers of each side that are not the
+    first side's although the two best tokens were not as good as equal."""
 
     def __init__(self, trace: LoraTrace, adapters: Sequence[str], *others: Any) -> None:
         super().__init__(*others)
         self._trace, self._adapters = trace, list(adapters)
+        self.far: dict[str, int] = {}
 
     def _bodies(self, what: str, count: int | None = None) -> list[bytes]:
         seed = f"{self._options.seed} {self.measured.model} {self._trace.skew} {what}"
@@ -110,6 +114,20 @@ class LoraContest(PeersContest):
     def _arrivals(self, count: int, seed: str) -> list[float]:
         assert self.measured.rate_hz is not None
         return self._trace.arrivals(self.measured.rate_hz, count, seed)
+
+    def _look_back(self, servers: Mapping[str, ServerGroup]) -> None:
+        (reference, wanted), *others = self.measured.windows[POISSON].items()
+        server, bodies = servers[reference], [self._bodies(f"{POISSON} {number}") for number in range(len(wanted))]
+        with server.running():
+            for side, found in others:
+                self._say(f"{self.measured.model}: where answers of {side} part from those of {reference}")
+                try:
+                    self.far[side] = sum(
+                        not is_near_tie(server.ports[0], bodies[number][place], mine.text, theirs.text, self._limit_s())
+                        for number, place, mine, theirs in unequal(found, wanted)
+                    )
+                except (OSError, ValueError) as error:
+                    self._report.fail(f"{self.measured.model}, unequal answers of {side}", error)
 
     def _rate_hz(self) -> float | None:
         windows = self.measured.windows[CLOSED].get(RATED)
@@ -129,10 +147,11 @@ def _measure(
     measured = ModelWindows(name, Shape(trace.image_px, trace.with_image, (0, 0), (0, 0)), options.cores)
     commands = [vllm_side(python, folder, name, adapters, asked)]
     commands += [our_side(side, python, folder, name, adapters, asked, options) for side in options.sides]
+    contest = LoraContest(trace, list(adapters), measured, settings, report, ends, say)
     try:
-        LoraContest(trace, list(adapters), measured, settings, report, ends, say).run(commands)
+        contest.run(commands)
     finally:
-        report.rows += load_rows(measured, [each.name for each in commands], options, asked)
+        report.rows += load_rows(measured, [each.name for each in commands], options, asked, contest.far)
 
 
 def our_side(
@@ -178,6 +197,16 @@ def _listed(adapters: Mapping[str, Path], mark: str) -> str:
     return mark.join(f"{name}={path}" for name, path in adapters.items())
 
 
+def unequal(found: Sequence[Window], wanted: Sequence[Window]) -> list[tuple[int, int, StreamedAnswer, StreamedAnswer]]:
+    """Round, place in it and both answers of requests to which two sides answered otherwise."""
+    return [
+        (number, place, mine, theirs)
+        for number, (one, other) in enumerate(zip(found, wanted, strict=False))
+        for place, (mine, theirs) in enumerate(zip(one.load.answers, other.load.answers, strict=True))
+        if mine.text != theirs.text
+    ]
+
+
 def token_ms(window: Window) -> float:
     """Average token latency (VaLoRA 6.1)."""
     answers = window.load.answers
@@ -185,10 +214,15 @@ def token_ms(window: Window) -> float:
 
 
 def load_rows(
-    measured: ModelWindows, sides: Sequence[str], options: argparse.Namespace, asked: AdapterLoad
+    measured: ModelWindows,
+    sides: Sequence[str],
+    options: argparse.Namespace,
+    asked: AdapterLoad,
+    far: Mapping[str, int],
 ) -> list[dict[str, Any]]:
     """ratio: valora's token latency over the side's, within a round: the mean of the rounds with its 95 % interval.
-    unequal: answers that are not the first side's."""
+    unequal: answers that are not the first side's; far: those of them where its two best tokens were not as good as
+    equal."""
     windows = measured.windows.get(POISSON, {})
     own, rows = [token_ms(each) for each in windows.get(VALORA, [])], []
     for side in sides:
@@ -207,11 +241,8 @@ def load_rows(
             row |= dict(zip(("ratio", "ratio_low", "ratio_high"), student(ratios), strict=True))
             answers = [answer for each in found for answer in each.load.answers]
             row["e2e_mean_ms"] = 1e3 * float(np.mean([each.e2e_s for each in answers]))
-            row["unequal"] = sum(
-                one.text != other.text
-                for mine, theirs in zip(found, windows[sides[0]], strict=False)
-                for one, other in zip(mine.load.answers, theirs.load.answers, strict=True)
-            )
+            row["unequal"] = len(unequal(found, windows[sides[0]]))
+            row["far"] = far.get(side)
             row["answer_tokens"] = sum(each.tokens for each in answers)
             row["ttft_mean_ms"] = 1e3 * float(np.mean([each.ttft_s for each in answers]))
         else:
@@ -224,11 +255,13 @@ def summarised(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """gain_over_best: 1 less the largest of valora's ratios over the other whole systems, at skew 0.6; of every skew
     under its own name. policy_gain: the same over the policies with our way, and the low end of its interval.
     over_vllm: valora's ratio over vLLM's. unequal_share: tokens at which an answer becomes another one than vLLM's, of
-    all; the most that a side has."""
+    all; the most that a side has. unequal_far: those where vLLM's two best tokens are not within the tolerance."""
     found = dict[str, float]()
     shares = [row["unequal"] / row["answer_tokens"] for row in rows if "unequal" in row]
     if shares:
         found["unequal_share"] = max(shares)
+    if any(row.get("far") is not None for row in rows):
+        found["unequal_far"] = sum(row.get("far") or 0 for row in rows)
     groups = grouped_by([row for row in rows if "ratio" in row], "model", "adapters", "rank", "skew")
     for (model, adapters, rank, skew), own in groups.items():
         of, where = {row["side"]: row for row in own}, f"{key(model)}_{adapters}_of_{rank}_{key(f'{skew:g}')}"
@@ -253,12 +286,12 @@ def summarised(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 def _parser(bench: str, about: str | None) -> argparse.ArgumentParser:
     parser = bench_parser(bench, about)
     parser.add_argument("--setup", type=Path, required=True, metavar="DIR", help="as of `auras bench peers-vlm`")
-    parser.add_argument("--models", type=listed(str, MODELS), default=["tiny-qwen"], help="(tiny-qwen)")
+    parser.add_argument("--models", type=listed(str, MODELS), default=["qwen-0.1b"], help="(qwen-0.1b)")
     sides = [*SYSTEMS, *POLICIES]
     parser.add_argument("--sides", type=listed(str, sides), default=sides, help=f"({','.join(sides)})")
     parser.add_argument("--skews", type=listed(float), default=[0.6], help="share of the most wanted adapter")
     parser.add_argument("--adapters", type=listed(int), default=[8], help="how many there are")
-    parser.add_argument("--ranks", type=listed(int), default=[16], help="of all of them")
+    parser.add_argument("--ranks", type=listed(int), default=[64], help="of all of them (64, the paper's)")
     parser.add_argument("--slots", type=int, default=0, help="adapters in memory at once; 0: all of them")
     parser.add_argument("--theta-ms", type=int, default=250, help="what a request may wait before it starves (250)")
     parser.add_argument("--table", type=Path, help="of `auras bench lora-atmm --search`, for our way to multiply")

@@ -25,6 +25,7 @@ COLUMNS: tuple[Column, ...] = (
     ("TTFT mean", "{ttft_mean_ms:.0f}"),
     ("closed loop requests/s", "{closed_hz:.2f}"),
     ("unequal answers", "{unequal}"),
+    ("no near tie", "{far}"),
     ("rounds", "{rounds}"),
 )
 

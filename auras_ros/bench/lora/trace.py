@@ -1,8 +1,9 @@
 """Requests of many adapters: whose they are, how long they are, and when they come.
 
 A retrieval trace in the manner of the Azure LLM inference trace of 2023, which VaLoRA samples: lengths are lognormal
-and arrivals come in bursts (gamma intervals). Nothing is read from that trace: the parameters are stated here and in
-every report, and everything follows from the seed.
+and arrivals come in bursts (gamma intervals). The medians are a fourth of those of its conversations, 1,020 tokens of a
+prompt and 129 of an answer (Patel et al. 2024, Splitwise); a letter is a token of our models. Nothing is read from that
+trace: the parameters are stated here and in every report, and everything follows from the seed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class LoraTrace:
     image_px. burst: shape of the gamma intervals; 1 is Poisson's."""
 
     skew: float
-    letters: tuple[float, float, int] = (120.0, 0.8, 800)
+    letters: tuple[float, float, int] = (256.0, 0.8, 1024)
     tokens: tuple[float, float, int] = (32.0, 0.6, 128)
     with_image: float = 0.5
     image_px: int = 168

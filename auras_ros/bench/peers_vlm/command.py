@@ -27,7 +27,7 @@ from auras_ros.bench.peers.process import PeerError
 from auras_ros.bench.peers_vlm import environment
 from auras_ros.bench.peers_vlm.contest import ModelWindows, PeersContest
 from auras_ros.bench.peers_vlm.figures import rows, summary
-from auras_ros.bench.peers_vlm.models import MODELS, PeerModel
+from auras_ros.bench.peers_vlm.models import MODELS, PEERS, PeerModel
 from auras_ros.bench.peers_vlm.show import draw, table
 from auras_ros.bench.peers_vlm.sides import TRANSFORMERS, VLLM, all_sides
 from auras_ros.bench.peers_vlm.workload import Shape
@@ -121,7 +121,7 @@ def _parser() -> argparse.ArgumentParser:
         "--setup", type=Path, metavar="DIR", help="folder of the peers' environment and of the models, made if missing"
     )
     parser.add_argument("--only-setup", action="store_true", help="make the environment and end")
-    parser.add_argument("--models", type=listed(str, MODELS), default=list(MODELS), help=f"({','.join(MODELS)})")
+    parser.add_argument("--models", type=listed(str, MODELS), default=list(PEERS), help=f"({','.join(PEERS)})")
     parser.add_argument("--with-image", type=float, default=0.75, help="share of requests with an image (0.75)")
     parser.add_argument("--smoke", action="store_true", help="one round of eight requests: whether everything runs")
     ours = "a command line in place of `auras serve`, with {folder}, {model} and {port}"

@@ -74,6 +74,7 @@ class PeersContest:
             self.measured.rate_hz = self._rate_hz()
             if self.measured.rate_hz is not None:
                 self._rounds(POISSON, servers, self._ends, self._poisson)
+                self._look_back(servers)
 
     def _start(self, commands: Sequence[ServerCommand], stack: ExitStack) -> dict[str, ServerGroup]:
         servers = {}
@@ -170,6 +171,9 @@ class PeersContest:
     def _bodies(self, what: str, count: int | None = None) -> list[bytes]:
         seed = f"{self._options.seed} {self.measured.model} {what}"
         return bodies(self.measured.model, self.measured.shape, count or self._options.requests, seed)
+
+    def _look_back(self, servers: Mapping[str, ServerGroup]) -> None:
+        """When all rounds are over and the servers still there."""
 
     def _limit_s(self) -> float:
         return min(float(self._options.limit), self._left_s())

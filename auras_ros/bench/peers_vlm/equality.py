@@ -37,7 +37,12 @@ def check_equal(found: Mapping[str, Sequence[StreamedAnswer]], reference: str, s
         if given.tokens != wanted.tokens:
             raise UnequalTokensError(f"{what}: {given.tokens} tokens, of {reference} {wanted.tokens}")
         if given.text != wanted.text:
-            pairs = zip(given.text, wanted.text, strict=False)
-            at = next((place for place, (one, other) in enumerate(pairs) if one != other), 0)
+            at = parting(given.text, wanted.text)
             mine, theirs = (text[max(0, at - 10) : at + SHOWN] for text in (given.text, wanted.text))
             raise UnequalTokensError(f"{what}: other tokens than {reference}, at letter {at}: {mine!r}, not {theirs!r}")
+
+
+def parting(one: str, other: str) -> int:
+    """The first letter in which two texts differ."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))

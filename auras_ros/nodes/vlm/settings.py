@@ -102,6 +102,13 @@ class VlmSettings:
         EngineOptions.lora_policy, "which adapters' questions run together, and which is merged (docs/lora.md)"
     )
     lora_theta_ms: int = parameter(EngineOptions.lora_theta_ms, "how long it lets a question wait", 1, 60000)
+    lora_thetas: str = parameter(
+        EngineOptions.lora_thetas, "other times for questions of some adapters: name=ms,name=ms"
+    )
+    lora_exact: bool = parameter(
+        EngineOptions.lora_exact,
+        "change what is merged exactly, from a copy of the decoder's weights; without it each change rounds",
+    )
     lora_ways: str = parameter(
         EngineOptions.lora_ways,
         "how adapters' products are multiplied: one way's name, or the file of a searched table",

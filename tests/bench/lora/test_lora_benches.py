@@ -181,11 +181,13 @@ def test_the_gain_is_over_the_best_system_and_over_the_best_policy() -> None:
     measured.windows[POISSON] = {side: [window(each) for each in values] for side, values in sides.items()}
     measured.windows[POISSON]["punica"][1] = window(180, text="another")
     measured.windows[CLOSED] = {side: [window(1.0)] for side in sides}
-    rows = load.load_rows(measured, list(sides), argparse.Namespace(theta_ms=250), load.AdapterLoad(0.6, 8, 16, 8))
+    asked = load.AdapterLoad(0.6, 8, 16, 8)
+    rows = load.load_rows(measured, list(sides), argparse.Namespace(theta_ms=250), asked, {"punica": 1, "dlora": 0})
     of = {row["side"]: row for row in rows}
     assert of["dlora"]["ratio"] == pytest.approx((0.8 + 0.9) / 2)
     found = load.summarised(rows)
     assert found["unequal_share"] == 1 / 20  # one answer of two, of ten tokens each
+    assert found["unequal_far"] == 1
     assert found["gain_over_best"] == pytest.approx(1 - of["dlora"]["ratio"])
     assert found["policy_gain"] == pytest.approx(1 - of["auras dlora"]["ratio"])
     assert found["policy_gain_low"] == pytest.approx(
@@ -205,7 +207,7 @@ def test_the_gain_is_over_the_best_system_and_over_the_best_policy() -> None:
         ("lora-modes", ["--batch", "1"], "--batch must be at least 2, got 1"),
         ("lora-streams", ["--frames", "31"], "--frames: 31 of the 30 of a chunk"),
         ("lora-streams", ["--seconds", "0.5"], "--seconds: from 1 on, got 0.5"),
-        ("lora-skew", ["--setup", "x", "--adapters", "0"], "--adapters and --ranks: from 1 on, got [0] and [16]"),
+        ("lora-skew", ["--setup", "x", "--adapters", "0"], "--adapters and --ranks: from 1 on, got [0] and [64]"),
         ("lora-adapters", ["--setup", "x", "--sides", "dlora"], "are always needed"),
         ("lora-load", ["--setup", "x", "--skews", "0"], "--skews: above 0, to 1, got 0"),
         (
