@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from auras_ros.engine.active import ActiveRequest
@@ -13,7 +14,6 @@ from auras_ros.engine.scheduler import Dispatch, EngineState, Stage, StageSchedu
 from auras_ros.lora.slots import Resident
 
 DECODER: tuple[Stage, ...] = ("prefill", "decode")
-VALORA = "valora"
 
 
 class LoraBatch(NamedTuple):
@@ -105,12 +105,15 @@ class Valora:
     """Algorithm 1. batch: MaxBS, or all that wait if those are fewer: the paper's batches are full. theta_ms: the
     credit beyond which a request starves. A request's credit is how long it has waited, and what the next forward and a
     change of what is merged take. thetas: by adapter, where an application's latency constraint asks for another one
-    than theta_ms. What is merged stays while half of the batch has it, and nothing is merged for
-    requests that would end before the products that they are spared have made up for the change."""
+    than theta_ms. What is merged stays while half of the batch has it, and nothing is merged for requests that would
+    end before the products that they are spared have made up for the change. together: beyond the paper, who decodes
+    does so in every decode, starving or not: a decode's time is that of reading the weights, whoever is in it, and who
+    is left out needs one of its own."""
 
     batch: int
     theta_ms: float
     thetas: Mapping[str, float] = field(default_factory=dict)
+    together: bool = True
 
     def choose(self, waiting: Sequence[ActiveRequest], state: EngineState) -> LoraBatch:
         merged, batch = state.lora.merged, min(self.batch, len(waiting))
@@ -124,15 +127,23 @@ class Valora:
         left = batch - len(starving)
         wanted = 2 * len(starving) <= batch and 2 * len(own) > batch - (most is merged)
         if wanted and (most is merged or _pays(own[:left], state)):
-            return LoraBatch([*starving, *own[:left]], most)  # merged; with some that starve, mixture
+            chosen = [*starving, *own[:left]]  # merged; with others, mixture
+            return LoraBatch([*chosen, *self._riders(chosen, state)], most)
         others = [each for each in waiting if each not in starving]
         return LoraBatch([*starving, *others[:left]], None)
+
+    def _riders(self, chosen: Sequence[ActiveRequest], state: EngineState) -> list[ActiveRequest]:
+        known = {each.number for each in chosen}
+        riders = [each for each in state.queues["decode"] if not each.busy and each.number not in known]
+        return riders[: max(self.batch - len(chosen), 0)] if self.together else []
 
     def _theta_ns(self, active: ActiveRequest) -> float:
         return 1e6 * self.thetas.get(active.request.adapter or "", self.theta_ms)
 
 
 POLICIES: Mapping[str, Callable[[int, float], LoraPolicy]] = {
+    "valora": Valora,
+    "algorithm-1": partial(Valora, together=False),
     "dlora": DLora,
     "merge-only": MergeOnly,
     "unmerge-only": lambda batch, _: UnmergeOnly(batch),
@@ -140,15 +151,16 @@ POLICIES: Mapping[str, Callable[[int, float], LoraPolicy]] = {
 
 
 def make_policy(name: str, batch: int, theta_ms: float, thetas: str = "") -> LoraPolicy:
-    """thetas: of adapters whose requests may wait for another time, name=ms,name=ms; for `valora` alone. Raises
-    ValueError for a name that is not known, and for such a list."""
-    if name == VALORA:
-        return Valora(batch, theta_ms, read_thetas(thetas))
+    """thetas: of adapters whose requests may wait for another time, name=ms,name=ms. Raises ValueError for a name that
+    is not known, for such a list, and for one that the policy does not use."""
     if name not in POLICIES:
-        raise ValueError(f"engine: lora_policy: {name!r} is none of {', '.join((VALORA, *POLICIES))}")
-    if thetas.strip():
-        raise ValueError(f"engine: lora_thetas: {name} has no thetas of adapters; {VALORA} has")
-    return POLICIES[name](batch, theta_ms)
+        raise ValueError(f"engine: lora_policy: {name!r} is none of {', '.join(POLICIES)}")
+    made, own = POLICIES[name](batch, theta_ms), read_thetas(thetas)
+    if not own:
+        return made
+    if not isinstance(made, Valora):
+        raise ValueError(f"engine: lora_thetas: {name} has no thetas of adapters")
+    return replace(made, thetas=own)
 
 
 def read_thetas(given: str) -> dict[str, float]:

@@ -100,6 +100,7 @@ SETUPS: dict[str, dict[str, Any]] = {
     "valora": {"running": 6, "lora_theta_ms": 1},
     "valora-without-a-copy": {"running": 6, "lora_theta_ms": 1, "lora_exact": False},
     "valora-patient": {"running": 4, "lora_theta_ms": 10_000},
+    "algorithm-1": {"running": 6, "lora_policy": "algorithm-1", "lora_theta_ms": 1},
     "dlora": {"running": 6, "lora_policy": "dlora", "lora_theta_ms": 5},
     "merge-only": {"running": 6, "lora_policy": "merge-only", "lora_theta_ms": 5},
     "unmerge-only": {"running": 6, "lora_policy": "unmerge-only"},

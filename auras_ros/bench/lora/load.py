@@ -7,7 +7,8 @@ closed loop gives the throughput of `unmerge-only`; then requests come at 70 % o
 token latency: the sum of all requests' times over the sum of their tokens.
 
 Whole systems are what the paper compares with: `unmerge-only` with S-LoRA's and with Punica's way to multiply, dLoRA's
-policy with its einsum, and one adapter at a time. Then every policy again with this package's own way. vLLM runs in the
+policy with its einsum, and one adapter at a time. Then every policy again with this package's own way, VaLoRA's as
+published too. vLLM runs in the
 environment of `auras bench peers-vlm --setup DIR --only-setup`. `lora-skew` and `lora-adapters` are the same for
 several skews (figure 22), and for several numbers of adapters, more than there is memory for, and ranks (figure 23).
 """
@@ -54,7 +55,9 @@ SYSTEMS = {
     "dlora": ("dlora", "padded"),  # what its einsum is on a CPU: one batched product
     f"{OURS} merge-only": ("merge-only", ""),
 }
-POLICIES = {f"{OURS} unmerge-only": ("unmerge-only", ""), f"{OURS} dlora": ("dlora", "")}
+POLICIES = {f"{OURS} {each}": (each, "") for each in ("unmerge-only", "dlora")}
+PUBLISHED = {f"{OURS} algorithm-1": ("algorithm-1", "")}
+SIDES = SYSTEMS | POLICIES | PUBLISHED
 RATED = f"{OURS} unmerge-only"  # whose saturation the rate is a share of
 
 
@@ -163,7 +166,7 @@ def our_side(
     asked: AdapterLoad,
     options: argparse.Namespace,
 ) -> ServerCommand:
-    policy, way = (SYSTEMS | POLICIES)[side]
+    policy, way = SIDES[side]
     words_ = [
         *SERVE,
         str(folder),
@@ -287,7 +290,7 @@ def _parser(bench: str, about: str | None) -> argparse.ArgumentParser:
     parser = bench_parser(bench, about)
     parser.add_argument("--setup", type=Path, required=True, metavar="DIR", help="as of `auras bench peers-vlm`")
     parser.add_argument("--models", type=listed(str, MODELS), default=["qwen-0.1b"], help="(qwen-0.1b)")
-    sides = [*SYSTEMS, *POLICIES]
+    sides = list(SIDES)
     parser.add_argument("--sides", type=listed(str, sides), default=sides, help=f"({','.join(sides)})")
     parser.add_argument("--skews", type=listed(float), default=[0.6], help="share of the most wanted adapter")
     parser.add_argument("--adapters", type=listed(int), default=[8], help="how many there are")
