@@ -289,14 +289,19 @@ def summarised(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 def _parser(bench: str, about: str | None) -> argparse.ArgumentParser:
     parser = bench_parser(bench, about)
     parser.add_argument("--setup", type=Path, required=True, metavar="DIR", help="as of `auras bench peers-vlm`")
-    parser.add_argument("--models", type=listed(str, MODELS), default=["qwen-0.1b"], help="(qwen-0.1b)")
+    parser.add_argument("--models", type=listed(str, MODELS), default=["qwen-60m"], help="(qwen-60m)")
     sides = list(SIDES)
     parser.add_argument("--sides", type=listed(str, sides), default=sides, help=f"({','.join(sides)})")
     parser.add_argument("--skews", type=listed(float), default=[0.6], help="share of the most wanted adapter")
     parser.add_argument("--adapters", type=listed(int), default=[8], help="how many there are")
     parser.add_argument("--ranks", type=listed(int), default=[64], help="of all of them (64, the paper's)")
     parser.add_argument("--slots", type=int, default=0, help="adapters in memory at once; 0: all of them")
-    parser.add_argument("--theta-ms", type=int, default=250, help="what a request may wait before it starves (250)")
+    parser.add_argument(
+        "--theta-ms",
+        type=int,
+        default=4000,
+        help="what a request may wait before it starves (4000: of a few, the best for most policies)",
+    )
     parser.add_argument("--table", type=Path, help="of `auras bench lora-atmm --search`, for our way to multiply")
     add_contest(parser, share=0.7, minutes=60.0)
     return parser

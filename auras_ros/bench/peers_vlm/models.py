@@ -1,7 +1,7 @@
 """The models that are compared: their sizes, and everything else of a folder but its weights.
 
 Two tiny ones, where a side's own work a request and a token counts most, and one in the shape of Qwen2.5-0.5B (width,
-layers, heads, vocabulary) behind a vision tower scaled to it, where matrix products do; and a third of that one's
+layers, heads, vocabulary) behind a vision tower scaled to it, where matrix products do; and four of that one's
 layers, of which memory holds as many servers as many adapters are compared on. Images come in a size that no
 side has to resize: libraries differ in that by a rounding, and then so might tokens.
 """
@@ -169,7 +169,7 @@ MODELS = {
         PeerModel("tiny-qwen", _qwen(128, 4, 4, 256, 2048, TINY_TOWER), 336, 192),
         PeerModel("tiny-llava", _llava(2048), 168, 192),
         PeerModel("qwen-0.5b", _qwen(896, 24, 14, 4864, 151936, HALF_TOWER), 336, 24, tiny=False),
-        PeerModel("qwen-0.1b", _qwen(896, 8, 14, 4864, 2048, TINY_TOWER), 336, 96, tiny=False),
+        PeerModel("qwen-60m", _qwen(896, 4, 14, 4864, 2048, TINY_TOWER), 336, 64, tiny=False),
     )
 }
 PEERS = ("tiny-qwen", "tiny-llava", "qwen-0.5b")  # of `auras bench peers-vlm`
