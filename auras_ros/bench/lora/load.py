@@ -8,9 +8,9 @@ token latency: the sum of all requests' times over the sum of their tokens.
 
 Whole systems are what the paper compares with: `unmerge-only` with S-LoRA's and with Punica's way to multiply, dLoRA's
 policy with its einsum, and one adapter at a time. Then every policy again with this package's own way, VaLoRA's as
-published too. vLLM runs in the
-environment of `auras bench peers-vlm --setup DIR --only-setup`. `lora-skew` and `lora-adapters` are the same for
-several skews (figure 22), and for several numbers of adapters, more than there is memory for, and ranks (figure 23).
+published too. All have the same theta, at which most are quickest on a virtual clock. vLLM runs in the environment of
+`auras bench peers-vlm --setup DIR --only-setup`. `lora-skew` and `lora-adapters` are the same for several skews (figure
+22), and for several numbers of adapters, more than there is memory for, and ranks (figure 23).
 """
 
 from __future__ import annotations
@@ -296,12 +296,7 @@ def _parser(bench: str, about: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--adapters", type=listed(int), default=[8], help="how many there are")
     parser.add_argument("--ranks", type=listed(int), default=[64], help="of all of them (64, the paper's)")
     parser.add_argument("--slots", type=int, default=0, help="adapters in memory at once; 0: all of them")
-    parser.add_argument(
-        "--theta-ms",
-        type=int,
-        default=4000,
-        help="what a request may wait before it starves (4000: of a few, the best for most policies)",
-    )
+    parser.add_argument("--theta-ms", type=int, default=4000, help="what a request may wait before it starves (4000)")
     parser.add_argument("--table", type=Path, help="of `auras bench lora-atmm --search`, for our way to multiply")
     add_contest(parser, share=0.7, minutes=60.0)
     return parser
