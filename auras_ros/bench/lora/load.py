@@ -58,6 +58,7 @@ SYSTEMS = {
 POLICIES = {f"{OURS} {each}": (each, "") for each in ("unmerge-only", "dlora")}
 PUBLISHED = {f"{OURS} algorithm-1": ("algorithm-1", "")}
 SIDES = SYSTEMS | POLICIES | PUBLISHED
+KV_MIB = 384  # keys, values and adapters of one of ours: with vLLM's eight of them are in memory at once
 RATED = f"{OURS} unmerge-only"  # whose saturation the rate is a share of
 
 
@@ -178,7 +179,7 @@ def our_side(
         "--lora-modules",
         _listed(adapters, ","),
     ]
-    words_ += ["--max-loras", str(asked.slots), "--max-lora-rank", str(asked.rank)]
+    words_ += ["--max-loras", str(asked.slots), "--max-lora-rank", str(asked.rank), "--kv-mib", str(KV_MIB)]
     words_ += ["--lora-policy", policy, "--lora-theta-ms", str(options.theta_ms)]
     words_ += ["--lora-ways", way or str(options.table or "")]
     return ServerCommand(side, words_, openmp_of(python), own=True)
