@@ -30,6 +30,9 @@ COLUMNS: tuple[Column, ...] = (
 )
 
 
+SPREAD = 0.5  # of a load's sides, of the distance between two loads
+
+
 def table(report: Report) -> str:
     lines = list[str]()
     for (model, adapters, rank, skew), own in grouped_by(report.rows, "model", "adapters", "rank", "skew").items():
@@ -54,12 +57,14 @@ def draw(report: Report, path: Path) -> None:
     with picture(path, f"many adapters, {words(rows[0]['cores'])}", len(panels)) as all_axes:
         for axes, ((model,), own) in zip(all_axes, panels.items(), strict=True):
             loads = list(grouped_by(own, "adapters", "rank", "skew"))
-            for (side,), values in grouped_by(own, "side").items():
-                places = [loads.index((row["adapters"], row["rank"], row["skew"])) for row in values]
+            sides = grouped_by(own, "side").items()
+            for number, ((side,), values) in enumerate(sides):
+                beside = SPREAD * (number / len(sides) - 0.5)
+                places = [loads.index((row["adapters"], row["rank"], row["skew"])) + beside for row in values]
                 ends = whiskers(values, "token_ms", "token_ms_low", "token_ms_high")
                 axes.errorbar(places, [row["token_ms"] for row in values], ends, marker="o", ms=3, label=side)
             axes.set_xticks(range(len(loads)), [f"{count} of {rank}\nskew {skew:g}" for count, rank, skew in loads])
-            axes.set_ylim(0)
+            axes.set_yscale("log")  # a side that cannot follow would hide the others
             axes.set_title(f"{model}: ms a token", fontsize=9)
             tidy(axes)
             legend_below(axes, columns=3)
