@@ -10,33 +10,41 @@ from __future__ import annotations
 
 import importlib
 import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from auras_ros.sim.pusht_things import Disc
+from auras_ros.parameters import parameter
+from auras_ros.sim.pusht_things import Disc, read_things
+from auras_ros.sim.world import ActionChannel, StepResult, World, WorldCamera, checked_action
 
 SIZE_PX = 512.0
 CONTROL_DT_MS = 100
 IMAGE_PX = 96
+CAMERA = "top"
 DRIFT_LOW_PX, DRIFT_HIGH_PX = 120.0, 390.0
 SUCCESS_COVERAGE = 0.95
 DRIFT_SUCCESS_COVERAGE = 0.90
+COVERAGE = "coverage"  # the one sub-goal: the covered share of the goal
 
 
 @dataclass(frozen=True)
-class StepResult:
-    """What one control step led to. `reward` is coverage over the success threshold, clipped to [0, 1]."""
+class PushTOptions:
+    """What can be changed on a table. Raises ParameterError."""
 
-    reward: float
-    coverage: float
-    success: bool
+    drift_px: float = parameter(0.0, "drift of the tee each control step, px; 0: the published task", 0.0, 19.0)
+    success_coverage: float = parameter(SUCCESS_COVERAGE, "covered share of the goal: success", 0.05, 0.999)
+    things: str = parameter(
+        "",
+        "coloured discs on the table, which the picture alone shows, px of the table; may be set while it runs: a JSON "
+        'list such as [{"x": 256, "y": 256, "radius": 16, "rgb": [220, 40, 40]}]',
+    )
 
-
-def check() -> None:
-    """Raises ModuleNotFoundError without gym-pusht, so that long measurements fail early."""
-    importlib.import_module("auras_ros.sim.pusht_env")
+    def __post_init__(self) -> None:
+        read_things(self.things)
 
 
 def default_coverage(drift_px: float) -> float:
@@ -44,15 +52,24 @@ def default_coverage(drift_px: float) -> float:
     return SUCCESS_COVERAGE if drift_px == 0.0 else DRIFT_SUCCESS_COVERAGE
 
 
-class PushTWorld:
+class PushTWorld(World):
     """One Push-T table.
 
     drift_px: how far the tee moves each control step, in pixels, in a direction drawn from the seed; 0 is the
-    published task. success_coverage: default 0.95, and 0.90 for the drifting tee. Raises ModuleNotFoundError without
-    gym-pusht.
+    published task. success_coverage: default 0.95, and 0.90 for the drifting tee. things: as `PushTOptions` describes
+    them. Raises ModuleNotFoundError without gym-pusht.
     """
 
-    def __init__(self, drift_px: float = 0.0, success_coverage: float | None = None) -> None:
+    name = "pusht"
+    frame = "table"
+    control_dt_ms = CONTROL_DT_MS
+    # It looks straight down. With these intrinsics a point of the table, px, lies at depth 1.
+    cameras = (WorldCamera(CAMERA, IMAGE_PX, IMAGE_PX, (IMAGE_PX / SIZE_PX, IMAGE_PX / SIZE_PX, 0.0, 0.0)),)
+    channels = tuple(ActionChannel(axis, "px", 0.0, SIZE_PX) for axis in ("agent_x", "agent_y"))
+    sub_goals = (COVERAGE,)
+    live = ("things",)
+
+    def __init__(self, drift_px: float = 0.0, success_coverage: float | None = None, things: str = "") -> None:
         if not 0.0 <= drift_px < 20.0:
             raise ValueError(f"drift_px must be in [0, 20), got {drift_px}")
         self.drift_px = drift_px
@@ -62,28 +79,29 @@ class PushTWorld:
         self._env = pusht_env.Env(obs_type="state")
         weakref.finalize(self, pusht_env.release, self._env)
         self._velocity = np.zeros(2)
-        self.steps = 0
-        self.things: tuple[Disc, ...] = ()  # in the picture alone, until they are changed
+        self.things: tuple[Disc, ...] = read_things(things)  # in the picture alone
+
+    @staticmethod
+    def check() -> None:
+        """Raises ModuleNotFoundError without gym-pusht."""
+        importlib.import_module("auras_ros.sim.pusht_env")
 
     def reset(self, seed: int) -> None:
         """Place agent and tee at random from `seed`; the drift direction is drawn from the same seed."""
         self._env.reset(seed=seed)
         direction = np.random.default_rng(seed).normal(size=2)
         self._velocity = direction * (self.drift_px / np.linalg.norm(direction))
-        self.steps = 0
 
     def step(self, action: NDArray[np.float64]) -> StepResult:
-        """Move the tee by its drift, then hold `action` (target position [x, y], px) for one control step."""
-        target = np.asarray(action, dtype=np.float64)
-        if target.shape != (2,) or not np.isfinite(target).all():
-            raise ValueError(f"action must be two finite numbers, got {action!r}")
+        """Move the tee by its drift, then hold `action` (target position [x, y], px) for one control step. The reward
+        is the coverage over its threshold, at most 1. Raises ActionError."""
+        target = checked_action(action, self.channels)
         if self.drift_px:
             self._drift()
-        _, _, _, _, info = self._env.step(np.clip(target, 0.0, SIZE_PX))
-        self.steps += 1
+        _, _, _, _, info = self._env.step(target)
         coverage = float(info["coverage"])
         reward = float(np.clip(coverage / self.success_coverage, 0.0, 1.0))
-        return StepResult(reward, coverage, coverage > self.success_coverage)
+        return StepResult(reward, coverage > self.success_coverage, {COVERAGE: coverage})
 
     def _drift(self) -> None:
         block = self._env.block
@@ -95,9 +113,23 @@ class PushTWorld:
         block.position = (block.position[0] + self._velocity[0], block.position[1] + self._velocity[1])
         self._env.space.reindex_shapes_for_body(block)
 
-    def image(self, size_px: int = IMAGE_PX) -> NDArray[np.uint8]:
-        """The table from above, uint8 RGB [size_px, size_px, 3]."""
-        return self._env.image(size_px, self.things)
+    def state(self) -> Mapping[str, float]:
+        """The pusher's position, px."""
+        x, y = self.agent.tolist()
+        return {"agent_x": x, "agent_y": y}
+
+    def image(self, camera: str = CAMERA, height: int = IMAGE_PX, width: int = IMAGE_PX) -> NDArray[np.uint8]:
+        """The table from above, uint8 RGB [height, width, 3]. Raises ValueError for another camera or another shape
+        than a square."""
+        if camera != CAMERA or height != width:
+            raise ValueError(f"Push-T: its camera is {CAMERA!r} and square, not {camera!r} of {height}x{width}")
+        return self._env.image(height, self.things)
+
+    def disturb(self, option: str, value: Any) -> None:
+        """Lay other `things` on the table. Raises ParameterError."""
+        if option not in self.live:
+            super().disturb(option, value)
+        self.things = read_things(value)
 
     @property
     def agent(self) -> NDArray[np.float64]:

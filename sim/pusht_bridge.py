@@ -36,7 +36,7 @@ from auras_ros.ros.msg import (
 from auras_ros.ros.process import leave, run_node
 from auras_ros.ros.settings import read_parameters, refusal
 from auras_ros.ros.srv import Trigger
-from auras_ros.sim.pusht import IMAGE_PX
+from auras_ros.sim.pusht import CAMERA
 from auras_ros.sim.pusht_game import DT_NS, NAMES, PushTGame, TableSettings
 from auras_ros.sim.pusht_things import read_things
 
@@ -143,8 +143,9 @@ class PushTBridge(Node):
     def _tick(self, at_ns: int) -> None:
         with self._lock:
             self._game.tick(at_ns)
-            image, agent, status = self._game.world.image(IMAGE_PX), self._game.world.agent, self._game.status
-            shown = [(viewer, self._game.world.image(self.settings.viewer_px)) for viewer in self._viewers]
+            image, agent, status = self._game.world.image(), self._game.world.agent, self._game.status
+            side = self.settings.viewer_px
+            shown = [(viewer, self._game.world.image(CAMERA, side, side)) for viewer in self._viewers]
         stamp_ns = self._stamp(at_ns)
         if self._time is not None:
             self._time.publish(ClockMsg(clock=to_time_msg(stamp_ns)))

@@ -7,7 +7,6 @@ handed in, so the same rules run on a virtual clock. This module knows no ROS, a
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from auras_ros.parameters import ParameterError, parameter
-from auras_ros.sim.pusht import CONTROL_DT_MS, SIZE_PX, SUCCESS_COVERAGE, PushTWorld, StepResult
+from auras_ros.sim.pusht import CONTROL_DT_MS, COVERAGE, SUCCESS_COVERAGE, PushTWorld
 from auras_ros.sim.pusht_things import read_things
+from auras_ros.sim.world import ActionError, ActionRefusal, StepResult, checked_action
 
-NAMES = ("agent_x", "agent_y")
+NAMES = tuple(channel.name for channel in PushTWorld.channels)
 DT_NS = CONTROL_DT_MS * 1_000_000
 SHOW_NS = 1_000_000_000  # a finished table stands this long before the next one
 MAX_LABEL_CHARS = 4096
@@ -62,16 +62,6 @@ class GamePhase(str, Enum):
     DONE = "done"
 
 
-class ActionRefusal(str, Enum):
-    """Why an action did not become the active one; the first reason wins."""
-
-    CHANNELS = "channels"
-    SIZE = "size"
-    NOT_FINITE = "not_finite"
-    OUT_OF_RANGE = "out_of_range"
-    STALE = "stale"
-
-
 @dataclass(frozen=True)
 class GameStatus:
     """Where the table stands. `timeouts` and `refused` count since the start, the rest is this episode's."""
@@ -99,8 +89,7 @@ class PushTGame:
     def __init__(self, settings: TableSettings) -> None:
         self.settings = settings
         self.next_seed = settings.seed
-        self.world = PushTWorld(settings.drift_px, settings.success_coverage)
-        self.world.things = read_things(settings.things)
+        self.world = PushTWorld(settings.drift_px, settings.success_coverage, settings.things)
         self._refused: Counter[str] = Counter()
         self._episode, self._timeouts = -1, 0
         self.reset()
@@ -111,7 +100,7 @@ class PushTGame:
         self.world.reset(self._seed)
         self._episode += 1
         self._phase = GamePhase.WAITING
-        self._outcome = StepResult(0.0, 0.0, False)
+        self._steps, self._outcome = 0, StepResult(0.0, False)
         self._action: NDArray[np.float64] | None = None
         self._action_ns = self._done_ns = 0
         self._shown_ns: int | None = None
@@ -164,8 +153,8 @@ class PushTGame:
             raise RuntimeError("running without an action")
         if grid_ns - self._action_ns > self.settings.action_timeout_ms * 1_000_000:
             self._timeouts += 1
-        self._outcome = self.world.step(self._action)
-        if self._outcome.success or self.world.steps >= self.settings.max_steps:
+        self._steps, self._outcome = self._steps + 1, self.world.step(self._action)
+        if self._outcome.success or self._steps >= self.settings.max_steps:
             self._phase, self._done_ns = GamePhase.DONE, grid_ns
 
     @property
@@ -174,9 +163,9 @@ class PushTGame:
         return GameStatus(
             episode=self._episode,
             seed=self._seed,
-            step=self.world.steps,
+            step=self._steps,
             reward=self._outcome.reward,
-            coverage=self._outcome.coverage,
+            coverage=self._outcome.sub_goals.get(COVERAGE, 0.0),
             success=self._outcome.success,
             done=self._phase is GamePhase.DONE,
             waiting=self._phase is GamePhase.WAITING,
@@ -189,10 +178,8 @@ class PushTGame:
 def _judge(target: NDArray[np.float64], names: str) -> ActionRefusal | None:
     if names and names != ",".join(NAMES):
         return ActionRefusal.CHANNELS
-    if target.shape != (len(NAMES),):
-        return ActionRefusal.SIZE
-    if not all(math.isfinite(value) for value in target):
-        return ActionRefusal.NOT_FINITE
-    if target.min() < 0.0 or target.max() > SIZE_PX:
-        return ActionRefusal.OUT_OF_RANGE
+    try:
+        checked_action(target, PushTWorld.channels)
+    except ActionError as error:
+        return error.refusal
     return None

@@ -75,8 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     play.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the first episode (0)")
     play.add_argument("--concurrency", type=int, default=2, metavar="N", help="requests of par at a time (2)")
     play.add_argument("--frame-steps", type=int, default=4, metavar="N", help="control steps of a paused frame (4)")
-    play.add_argument("--drift-px", type=float, metavar="PX", help="drift each control step (pusht-drift: 0.5)")
-    play.add_argument("--wait-for-first", action="store_true", help="the table stands still until the first chunk")
+    play.add_argument("--wait-for-first", action="store_true", help="the world stands still until the first chunk")
     play.add_argument(
         "--durations", metavar="FILE|LIST", help="an earlier --json, or seq=0.36,auras=0.08,...: do not measure"
     )
@@ -107,20 +106,19 @@ def _played(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Eva
         parser.error("--episodes and --batch must be at least 1 and --seed must not be negative")
     from auras_ros.evaluate.campaign import Campaign
     from auras_ros.evaluate.parts import EvaluationPart
-    from auras_ros.evaluate.settings import check_seeds, plan_named
+    from auras_ros.evaluate.settings import check_seeds, find_sim, plan_named
     from auras_ros.evaluate.shortened import shortened
     from auras_ros.evaluate.work import Work
     from auras_ros.pipeline.modes import check_plan
     from auras_ros.policies.loaders.open import load
-    from auras_ros.sim import pusht
 
-    pusht.check()
     with refused_settings(parser):
         check_seeds(range(options.seed, options.seed + options.episodes))
         settings = _settings(options)
         given = _given(options.durations, replace(settings, plan=plan_named(settings.plan, "")))
         if given is not None:
             settings.charging(_seconds(given))
+    find_sim(settings.sim).world.check()
     checkpoint = load(resources.checkpoint(options.checkpoint), options.dtype)
     plan = plan_named(settings.plan, checkpoint.first_plan)
     settings = replace(settings, checkpoint=f"{checkpoint.name}@{checkpoint.digest[:12]}", plan=plan)
@@ -144,13 +142,12 @@ def _played(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Eva
 
 def _settings(options: argparse.Namespace) -> EvaluationSettings:
     """Raises SettingsError or PlanError, naming the option."""
-    from auras_ros.evaluate.settings import SIMS, EvaluationSettings, cores_for
+    from auras_ros.evaluate.settings import EvaluationSettings, cores_for
 
     same = ("plan", "sim", "max_steps", "concurrency", "frame_steps", "device", "dtype", "actions")
     return EvaluationSettings(
         checkpoint="",
         **{name: getattr(options, name) for name in same},
-        drift_px=SIMS.get(options.sim, 0.0) if options.drift_px is None else options.drift_px,
         waits=options.wait_for_first,
         modes=tuple(options.modes.split(",")),
         clocks=tuple(options.clock.split(",")),

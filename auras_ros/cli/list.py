@@ -10,7 +10,7 @@ from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.checkpoints.json_file import read_json
 from auras_ros.cli.bench import BENCHES
 from auras_ros.cli.command import command_parser
-from auras_ros.cli.sim import SIMULATORS
+from auras_ros.registry import registered
 
 Line = tuple[str, str]
 EXAMPLE = """
@@ -42,13 +42,24 @@ def configs() -> Iterator[Line]:
 
 def types() -> Iterator[Line]:
     """The values of a checkpoint's `type`: ours, and those of installed packages."""
-    from importlib.metadata import entry_points
-
     from auras_ros.policies.families import ENTRY_POINTS, FAMILIES
 
     for name, family in FAMILIES.items():
         yield name, (sys.modules[type(family).__module__].__doc__ or "").partition("\n")[0].rstrip(".")
-    for other in sorted(entry_points(group=ENTRY_POINTS)):
+    yield from _of_packages(ENTRY_POINTS)
+
+
+def simulators() -> Iterator[Line]:
+    """The values of `--sim`: ours, and those of installed packages."""
+    from auras_ros.sim.worlds import ENTRY_POINTS, SIMS
+
+    for name, sim in SIMS.items():
+        yield name, sim.summary
+    yield from _of_packages(ENTRY_POINTS)
+
+
+def _of_packages(group: str) -> Iterator[Line]:
+    for other in registered(group):
         yield other.name, f"from another package: {other.value}"
 
 
@@ -63,7 +74,7 @@ def architectures() -> Iterator[Line]:
 SECTIONS: dict[str, Callable[[], Iterable[Line]]] = {
     "checkpoints": checkpoints,
     "configs": configs,
-    "simulators": SIMULATORS.items,
+    "simulators": simulators,
     "types": types,
     "architectures": architectures,
     "benches": BENCHES.items,

@@ -7,7 +7,6 @@ from auras_ros.cli.command import command_parser, print_errors, print_warnings
 from auras_ros.nodes.common import discovery
 from auras_ros.nodes.common.config import ConfigError, read_parameters_file
 
-SIMULATORS = {"pusht": "Push-T: a disc pushes a tee onto its outline; config pusht_drift moves the tee"}
 GREETING = """the table runs at 10 Hz until Ctrl-C; it waits for the first action
   out  camera/top/image_raw (sensor_msgs/Image, 96x96 rgb8), camera/top/image_raw/compressed
        joint_states (sensor_msgs/JointState: agent_x, agent_y, in px), pusht/status (std_msgs/String: JSON)
@@ -28,7 +27,7 @@ The simulator is visible only on this machine unless ROS_AUTOMATIC_DISCOVERY_RAN
 
 def run(argv: list[str]) -> int:
     parser = command_parser("sim", __doc__, EXAMPLE)
-    parser.add_argument("simulator", choices=list(SIMULATORS), help="which simulator")
+    parser.add_argument("simulator", choices=["pusht"], help="which simulator")
     parser.add_argument("--config", default="pusht", help="parameter file, or the name of a shipped one")
     options, ros_arguments = parser.parse_known_args(argv)
     try:

@@ -9,7 +9,8 @@ def add_simulation_options(
     parser: argparse._ActionsContainer, default: str, *, device: str | None, dtype: str | None
 ) -> None:
     """default: how the help names the defaults of device and dtype."""
-    parser.add_argument("--sim", default="pusht", help="pusht, or pusht-drift: the tee moves by itself")
+    sims = "the world: pusht, pusht-drift, pusht:drift_px=0.7; others: auras list simulators"
+    parser.add_argument("--sim", default="pusht", help=sims)
     parser.add_argument("--max-steps", type=int, default=300, metavar="N", help="control steps of an episode (300)")
     where = f"where frames are timed {default.format('cpu')}; episodes are played on the CPU"
     precision = "with --dtype auto in float32, even if cuda then times half precision"

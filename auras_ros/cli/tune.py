@@ -57,10 +57,11 @@ def run(argv: list[str]) -> int:
     if options.device == "cuda" and not _has_cuda():
         parser.error("no CUDA device for timing frames; --device cpu times them on the CPU")
     importlib.import_module("matplotlib")  # checked before hours of work
+    from auras_ros.evaluate.settings import find_sim
     from auras_ros.policies.loaders.open import load
-    from auras_ros.sim import pusht
 
-    pusht.check()
+    with refused_settings(parser):
+        find_sim(options.sim).world.check()
     progress = Progress()
     checkpoint = load(resources.checkpoint(options.checkpoint), options.dtype)
     with refused_settings(parser):
@@ -124,7 +125,7 @@ def _parser() -> argparse.ArgumentParser:
 def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Progress) -> tuple[Search, Explore]:
     """Raises PlanError, or SettingsError naming the setting."""
     from auras_ros.evaluate.episode_runner import Task
-    from auras_ros.evaluate.settings import SIMS, SettingsError, check_episodes, cores_for, parse_plan
+    from auras_ros.evaluate.settings import SettingsError, check_episodes, cores_for, parse_plan
     from auras_ros.evaluate.tuner.bayes import bayes
     from auras_ros.evaluate.tuner.record import EpisodeStore
     from auras_ros.evaluate.tuner.requirements import Requirements
@@ -141,7 +142,7 @@ def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Pro
     values = {name: _listed(name, getattr(options, name), kind) for name, kind in kinds.items()}
     space = Space(base, **values, longest=options.longest)
     settings = TrialSettings(
-        base, Task(SIMS[options.sim], options.max_steps),
+        base, Task(options.sim, options.max_steps),
         Requirements.parse(options.rate, options.success, options.max_age_ms), options.frame_steps, options.batch,
         device=options.device, cores=cores_for(options.cores, options.device),
     )  # fmt: skip

@@ -10,7 +10,6 @@ from auras_ros.evaluate.charged import DURATIONS
 from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.settings import EvaluatedMode, EvaluationSettings
 from auras_ros.report.statistics import mean, paired_by_seed, quantile, success_fields
-from auras_ros.sim.pusht import CONTROL_DT_MS
 
 Outcomes = Mapping[tuple[str, str], ModeResult]  # (clock, name of the contender)
 BASELINE = "seq"
@@ -29,7 +28,7 @@ def rows(settings: EvaluationSettings, outcomes: Outcomes) -> list[dict[str, Any
 def _row(
     settings: EvaluationSettings, clock: str, contender: EvaluatedMode, outcome: ModeResult, seq: ModeResult | None
 ) -> dict[str, Any]:
-    frame_ms = settings.frame_steps * CONTROL_DT_MS
+    frame_ms = settings.frame_steps * settings.dt_ms
     if clock == "charged":
         frame_ms = settings.durations_s[DURATIONS[contender.plan.mode][-1]] * 1e3  # type: ignore[assignment]
     until = _until_success(outcome.episodes, seq.episodes if seq else [])
@@ -43,9 +42,9 @@ def _row(
         "successes": outcome.successes,
         **(_NOTHING if contender.name == BASELINE else _difference(outcome, seq)),
         "frame_ms": frame_ms,
-        "chunks_per_s": outcome.chunks / (outcome.steps * CONTROL_DT_MS / 1e3),
-        "staleness_ms_mean": None if stale is None else stale * CONTROL_DT_MS,
-        "staleness_ms_p99": None if worst is None else worst * CONTROL_DT_MS,
+        "chunks_per_s": outcome.chunks / (outcome.steps * settings.dt_ms / 1e3),
+        "staleness_ms_mean": None if stale is None else stale * settings.dt_ms,
+        "staleness_ms_p99": None if worst is None else worst * settings.dt_ms,
         **{f"context_age_ms_{i}": age_ns / 1e6 / outcome.chunks for i, age_ns in enumerate(outcome.age_ns)},
         **until,
         "hold_share": sum(episode.holds for episode in outcome.episodes) / outcome.steps,

@@ -1,4 +1,4 @@
-"""Plays one episode: a Push-T table, and the observation and action code that the nodes run.
+"""Plays one episode: a world, and the observation and action code that the nodes run.
 
 An episode runner has no schedule or batch, and no access to other episodes. Times are arguments, ns on one virtual
 clock.
@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from auras_ros.action import DEFAULT_ENSEMBLE_DECAY, ActionStream, ActionStreamOptions, Chunk, Command, Contract
 from auras_ros.action.verdict import ChunkRefusal, Rejected
 from auras_ros.evaluate.outcome import EpisodeRecord
 from auras_ros.evaluate.seams import Seams, SeamWatch
 from auras_ros.observation import Assembler, Observation, ObservationFault
 from auras_ros.policies.checkpoint import Checkpoint
-from auras_ros.sim.pusht import CONTROL_DT_MS, PushTWorld
-from auras_ros.sim.pusht_game import NAMES
+from auras_ros.sim.world import World
+from auras_ros.sim.worlds import find
 
 LATE = frozenset({ChunkRefusal.PAST, ChunkRefusal.TOO_OLD, ChunkRefusal.OUT_OF_ORDER})  # refusals of a slow schedule
 
@@ -26,16 +28,17 @@ class LockstepError(RuntimeError):
 
 @dataclass(frozen=True)
 class Task:
-    """What is played. drift_px: how far the tee moves each control step. waits: the table stands still until the first
-    chunk, as the live table does; otherwise time runs from the start, and a schedule's first frames cost steps.
+    """What is played. sim: the world's name, with options if any (`sim.worlds.find`). waits: the world stands still
+    until the first chunk, as a live one does; otherwise time runs from the start, and a schedule's first frames cost
+    steps.
 
     seam, blend_ms, ensemble_decay: how a chunk follows another, see `action.ActionStream`. ticks_per_step: actuator
-    ticks in a control step. The table takes the command of the tick at which its step begins, as it takes the newest
+    ticks in a control step. The world takes the command of the tick at which its step begins, as it takes the newest
     one when it is played over topics; commands of other ticks are published but change no step. They matter for
     measurements of the commands, and for what depends on ticks: a blend, and a rate limit.
     """
 
-    drift_px: float = 0.0
+    sim: str = "pusht"
     max_steps: int = 300
     waits: bool = False
     seam: str = "switch"
@@ -43,8 +46,9 @@ class Task:
     ensemble_decay: float = DEFAULT_ENSEMBLE_DECAY
     ticks_per_step: int = 1
 
-    def world(self) -> PushTWorld:
-        return PushTWorld(self.drift_px)
+    def world(self) -> World:
+        """Raises ValueError by name, and ModuleNotFoundError if its simulator is not installed."""
+        return find(self.sim).make()
 
     def stream(self, contract: Contract, max_age_ms: float) -> ActionStream:
         """Raises ContractError, naming the option, and ValueError if the ticks do not fill a step."""
@@ -68,11 +72,12 @@ class EpisodeRunner:
         now_ns: int,
         seams: Seams | None = None,
     ) -> None:
-        contract = checkpoint.contract
-        require(contract.names == NAMES, f"the world's channels are {NAMES}, the policy's {contract.names}")
-        dt_ms = contract.dt_ms
-        require(dt_ms == CONTROL_DT_MS, f"the world's step is {CONTROL_DT_MS} ms, the policy's {dt_ms}")
+        contract, dt_ms = checkpoint.contract, checkpoint.contract.dt_ms
         self.seed, self._task, self._plain, self._world = seed, task, plain, task.world()
+        names, step_ms = tuple(each.name for each in self._world.channels), self._world.control_dt_ms
+        self._low, self._high = np.array([(each.low, each.high) for each in self._world.channels]).T
+        require(contract.names == names, f"the world's channels are {names}, the policy's {contract.names}")
+        require(dt_ms == step_ms, f"the world's step is {step_ms} ms, the policy's {dt_ms}")
         self._dt_ns = contract.dt_ns
         self._assembler = Assembler(checkpoint.spec, dt_ms, dt_ms, 0.0)
         self._stream = task.stream(contract, checkpoint.horizon * dt_ms)
@@ -80,9 +85,10 @@ class EpisodeRunner:
         self._watch = None if seams is None else SeamWatch(contract, tick_ns, span_ns, seams)
         self._next_tick_ns = now_ns
         self._world.reset(seed)
-        verdict = self._stream.arm(now_ns, self._world.agent)
+        state = self._world.state()
+        verdict = self._stream.arm(now_ns, [state.get(name, np.nan) for name in names])
         require(verdict.ok, f"seed {seed}: arming refused: {verdict.detail}")
-        self.episode = EpisodeRecord(seed, False, 0, 0.0)
+        self.episode = EpisodeRecord(seed, False, 0)
         self._started = not task.waits
 
     @property
@@ -91,9 +97,10 @@ class EpisodeRunner:
 
     def observe(self, now_ns: int, image: bool) -> None:
         """Put what sensors see now. `image=False` skips rendering when no frame will use it."""
-        faults = [self._assembler.put_state(NAMES, self._world.agent, now_ns, now_ns)]
+        state = self._world.state()
+        faults = [self._assembler.put_state(tuple(state), np.array(list(state.values())), now_ns, now_ns)]
         for camera in self._assembler.spec.cameras if image else ():
-            frame = self._world.image(camera.height)
+            frame = self._world.image(camera.name, camera.height, camera.width)
             faults.append(self._assembler.put_image(camera.name, frame, now_ns, now_ns))
         for fault in faults:
             require(fault is None, str(fault))
@@ -119,7 +126,8 @@ class EpisodeRunner:
         self.episode = replace(self.episode, chunks=self.episode.chunks + 1, refused=self.episode.refused + int(late))
 
     def tick(self, now_ns: int, frames: int) -> int | None:
-        """One control step with the command that is due. frames: the executor's frames so far.
+        """One control step with the command that is due, brought within the world's bounds: a contract may allow more.
+        frames: the executor's frames so far.
 
         Returns the age of the observation behind the action, in control steps; None if no chunk was active.
         """
@@ -127,15 +135,15 @@ class EpisodeRunner:
         command = self._command(now_ns)
         if not self._started:
             return None
-        outcome = self._world.step(command.values)
+        outcome = self._world.step(np.clip(command.values, self._low, self._high))
         held = command.provenance is None
         self.episode = replace(
             self.episode,
             success=outcome.success,
             steps=self.episode.steps + 1,
-            best_coverage=max(self.episode.best_coverage, outcome.coverage),
             frames=frames,
             holds=self.episode.holds + int(held),
+            best={name: max(share, self.episode.best.get(name, 0.0)) for name, share in outcome.sub_goals.items()},
         )
         if command.provenance is None:
             return None

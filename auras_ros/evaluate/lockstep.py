@@ -1,4 +1,4 @@
-"""Push-T in lockstep: the nodes' own preprocessing, executor and alignment, with time counted in control steps.
+"""A world in lockstep: the nodes' own preprocessing, executor and alignment, with time counted in control steps.
 
 One call plays one mode on one clock for many seeds. Episodes that share a schedule run through one executor as a batch,
 because a row of a batch costs far less than a single call.

@@ -5,7 +5,7 @@ All sums are integers, so that parts joined later give exactly the same result a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
@@ -15,17 +15,18 @@ class EpisodeRecord:
     """The result of one seeded episode.
 
     steps: control steps to success or to the limit. frames: of the executor, until then. chunks: finished requests.
-    holds: steps without an active chunk. refused: chunks that came too late for any of their actions.
+    holds: steps without an active chunk. refused: chunks that came too late for any of their actions. best: sub-goal ->
+    the largest share of it that was reached.
     """
 
     seed: int
     success: bool
     steps: int
-    best_coverage: float
     frames: int = 0
     chunks: int = 0
     holds: int = 0
     refused: int = 0
+    best: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass

@@ -82,7 +82,7 @@ def packed(outcome: ModeResult) -> dict[str, str]:
     return {
         "success": "".join("01"[episode.success] for episode in episodes),
         "steps": _words(episode.steps for episode in episodes),
-        "best_coverage": " ".join(f"{episode.best_coverage:.4f}" for episode in episodes),
+        **{f"{BEST}{goal}": " ".join(f"{episode.best[goal]:.4f}" for episode in episodes) for goal in episodes[0].best},
         **{name: _words(getattr(episode, name) for episode in episodes) for name in _COUNTS},
         "staleness_steps": _words(outcome.staleness),
         "context_age_ns": _words(outcome.age_ns),
@@ -90,13 +90,15 @@ def packed(outcome: ModeResult) -> dict[str, str]:
 
 
 _COUNTS = ("frames", "chunks", "holds", "refused")
+BEST = "best_"  # and the name of a sub-goal
 
 
 def unpacked(seeds: Sequence[int], raw: Mapping[str, str]) -> ModeResult:
     """The columns of `packed`, in the order of EpisodeRecord's fields."""
-    won, coverage = (bit == "1" for bit in raw["success"]), map(float, raw["best_coverage"].split())
-    counts = [_numbers(raw[name]) for name in _COUNTS]
-    columns = zip(seeds, won, _numbers(raw["steps"]), coverage, *counts, strict=True)
+    won, counts = (bit == "1" for bit in raw["success"]), [_numbers(raw[name]) for name in _COUNTS]
+    goals = {name.removeprefix(BEST): map(float, raw[name].split()) for name in raw if name.startswith(BEST)}
+    best = [dict(zip(goals, shares, strict=True)) for shares in zip(*goals.values(), strict=True)] or [{}] * len(seeds)
+    columns = zip(seeds, won, _numbers(raw["steps"]), *counts, best, strict=True)
     episodes = [EpisodeRecord(*column) for column in columns]
     return ModeResult(episodes, _numbers(raw["staleness_steps"]), _numbers(raw["context_age_ns"]))
 

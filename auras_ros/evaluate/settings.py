@@ -13,12 +13,12 @@ from auras_ros.evaluate.lockstep import Timing
 from auras_ros.evaluate.paused import Paused
 from auras_ros.measure.cores import available
 from auras_ros.pipeline.plan import MODES, Plan, PlanError
-from auras_ros.sim.pusht import default_coverage
+from auras_ros.sim.world import Sim
+from auras_ros.sim.worlds import find
 
-SIMS = {"pusht": 0.0, "pusht-drift": 0.5}  # name -> drift of the tee each control step, px
 CLOCKS = ("paused", "charged")
 PLAIN, ALIGNED = "par", "par-aligned"
-MAX_DRIFT_PX, MAX_DURATION_S = 20.0, 60.0
+MAX_DURATION_S = 60.0
 
 
 class SettingsError(ValueError):
@@ -38,18 +38,17 @@ class EvaluatedMode:
 class EvaluationSettings:
     """Raises SettingsError, naming the field.
 
-    checkpoint: its name and digest. plan: of auras; the other modes use the fields that they share. frame_steps:
-    control steps of a frame on the paused clock. durations_s: duration key -> seconds, for the charged clock. device:
-    where they are measured, `cpu` or `cuda`. dtype: of the policy's weights, as given by the user. cores: number of
-    cores of every mode while it is measured; 0 in old reports, which did not record it. actions: an autoregressive
-    policy generates only the first so many actions of a chunk; 0: as it was trained. With one action there is nothing
-    to align: it is executed when it comes, in every mode.
+    checkpoint: its name and digest. plan: of auras; the other modes use the fields that they share. sim: the world, as
+    `sim.worlds.find` reads it. frame_steps: control steps of a frame on the paused clock. durations_s: duration key ->
+    seconds, for the charged clock. device: where they are measured, `cpu` or `cuda`. dtype: of the policy's weights, as
+    given by the user. cores: number of cores of every mode while it is measured; 0 in old reports, which did not record
+    it. actions: an autoregressive policy generates only the first so many actions of a chunk; 0: as it was trained.
+    With one action there is nothing to align: it is executed when it comes, in every mode.
     """
 
     checkpoint: str
     plan: str
     sim: str = "pusht"
-    drift_px: float = 0.0
     max_steps: int = 300
     waits: bool = False
     modes: tuple[str, ...] = MODES
@@ -67,8 +66,6 @@ class EvaluationSettings:
         _check_some("modes", self.modes, MODES)
         _check_some("clocks", self.clocks, CLOCKS)
         check_least(self, frame_steps=1, concurrency=1, cores=0, actions=0)
-        if not 0 <= self.drift_px < MAX_DRIFT_PX:
-            raise SettingsError(f"drift_px: must be in [0, {MAX_DRIFT_PX:g}), got {self.drift_px}")
         parse_plan(self.plan)
         for key, seconds in self.durations_s.items():
             if not 0 <= seconds < MAX_DURATION_S:
@@ -84,7 +81,12 @@ class EvaluationSettings:
 
     @property
     def task(self) -> Task:
-        return Task(self.drift_px, self.max_steps, waits=self.waits)
+        return Task(self.sim, self.max_steps, waits=self.waits)
+
+    @property
+    def dt_ms(self) -> int:
+        """Of the world's control step."""
+        return find_sim(self.sim).world.control_dt_ms
 
     def contenders(self) -> Iterator[EvaluatedMode]:
         """One for each row of a clock; par appears both plain and aligned."""
@@ -101,14 +103,17 @@ class EvaluationSettings:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object that `from_dict` reads."""
-        raw = asdict(self)
-        raw["success_coverage"] = default_coverage(self.drift_px)  # for readers only
+        raw = asdict(self) | vars(find_sim(self.sim).options)  # the world's options, for readers only
         return {**raw, "modes": list(self.modes), "clocks": list(self.clocks), "durations_s": dict(self.durations_s)}
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> EvaluationSettings:
-        values = {key: value for key, value in raw.items() if key != "success_coverage"}
+        """Reads reports of earlier versions too, in which a world's options stood beside its name alone."""
         try:
+            options = vars(find_sim(raw["sim"]).options)
+            other = ",".join(f"{key}={raw[key]}" for key in options if key in raw and raw[key] != options[key])
+            values = {key: value for key, value in raw.items() if key not in options}
+            values |= {"sim": f"{raw['sim']}:{other}"} if other else {}
             return cls(**{**values, "modes": tuple(values["modes"]), "clocks": tuple(values["clocks"])})
         except (TypeError, KeyError) as error:
             raise SettingsError(f"settings: {error}") from error
@@ -140,10 +145,18 @@ def check_least(options: object, **least: int) -> None:
 
 def check_episodes(sim: str, max_steps: int, seeds: range = range(1)) -> None:
     """Raises SettingsError, naming what cannot be played."""
-    check_known("sim", [sim], SIMS)
+    find_sim(sim)
     if not 1 <= max_steps <= REQUESTS_PER_EPISODE:
         raise SettingsError(f"max_steps: must be in [1, {REQUESTS_PER_EPISODE}], got {max_steps}")
     check_seeds(seeds)
+
+
+def find_sim(text: str) -> Sim:
+    """The world of this name and options. Raises SettingsError by name."""
+    try:
+        return find(text)
+    except ValueError as error:
+        raise SettingsError(str(error)) from error
 
 
 def check_seeds(seeds: range) -> None:

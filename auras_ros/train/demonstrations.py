@@ -132,7 +132,8 @@ def takeover_episodes(
     for episode in range(recipe.episodes):
         world, act = PushTWorld(), policy()
         world.reset(recipe.seed + episode)
-        if any(world.step(act(world.image(), world.agent)).success for _ in range(int(random.integers(10, 160)))):
+        steps = int(random.integers(10, 160))
+        if any(world.step(np.clip(act(world.image(), world.agent), 0, SIZE_PX)).success for _ in range(steps)):
             finished += 1
         elif frames := _demonstrate(world, expert, _Disturbance(0.0, random), TAKEOVER_STEPS):
             kept.append(frames)

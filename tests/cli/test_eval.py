@@ -265,7 +265,7 @@ def test_a_chunk_that_cannot_be_shortened_is_refused(folder: Path, capsys: pytes
         (["--actions", "-1"], "actions: must be at least 0, got -1"),
         (["--modes", "seq,fast"], "modes: no 'fast'; known: seq, dec, par, auras"),
         (["--clock", "wall"], "clocks: no 'wall'"),
-        (["--sim", "kitchen"], "sim: no 'kitchen'"),
+        (["--sim", "kitchen"], "sim 'kitchen' is not known"),
         (["--plan", "quick,stages=3"], "plan: 'stages=3'"),
         (["--plan", "quick,pp_generation=3,pp_generation=5"], "plan: pp_generation: given twice"),
         (["--episodes", "0"], "--episodes and --batch must be at least 1"),

@@ -98,7 +98,7 @@ def test_a_tiny_search_writes_a_plan_that_the_agent_takes(
     [
         (["--rate", "fast"], "rate: expected a value such as 12"),
         (["--success", "80"], "success: expected a value such as 0.8"),
-        (["--sim", "chess"], "sim: no 'chess'; known: pusht, pusht-drift"),
+        (["--sim", "chess"], "sim 'chess' is not known; known: pusht, pusht-drift"),
         (["--pp-generation", "1,x"], "pp_generation: expected numbers"),
         (["--pp-generation", "20"], "20 stages for 8 generation steps"),
         (["--plan", "quick,mode=par"], "mode"),

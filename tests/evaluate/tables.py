@@ -19,7 +19,9 @@ from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, Latched, Ledger
 from auras_ros.pipeline.run_context import RunContext
 from auras_ros.policies.checkpoint import Checkpoint
-from auras_ros.sim.pusht import PushTWorld, StepResult
+from auras_ros.sim.pusht import PushTWorld
+from auras_ros.sim.world import StepResult
+from auras_ros.sim.worlds import find
 from auras_ros.train import export
 from tests.policies import tiny
 
@@ -31,8 +33,8 @@ HORIZON = 16
 class Recorder(PushTWorld):
     """A real table that notes what it is told. wins: seed -> the step that is to be a success."""
 
-    def __init__(self, drift_px: float, coverage: float | None, wins: dict[int, int]) -> None:
-        super().__init__(drift_px, coverage)
+    def __init__(self, wins: dict[int, int], **options: Any) -> None:
+        super().__init__(**options)
         self.wins = wins
         self.actions: list[NDArray[np.float64]] = []
         self.agents: list[NDArray[np.float64]] = []
@@ -49,9 +51,9 @@ class Recorder(PushTWorld):
         win = self.wins.get(self.seed)
         return outcome if win is None else replace(outcome, success=len(self.actions) == win)
 
-    def image(self, size_px: int = 96) -> NDArray[np.uint8]:
+    def image(self, camera: str = "top", height: int = 96, width: int = 96) -> NDArray[np.uint8]:
         self.images += 1
-        return super().image(size_px)
+        return super().image(camera, height, width)
 
 
 class Tables:
@@ -61,7 +63,7 @@ class Tables:
         self.made: list[Recorder] = []
 
         def world(task: Task) -> PushTWorld:
-            self.made.append(Recorder(task.drift_px, None, wins or {}))
+            self.made.append(Recorder(wins or {}, **vars(find(task.sim).options)))
             return self.made[-1]
 
         monkeypatch.setattr(Task, "world", world)

@@ -20,7 +20,7 @@ DURATIONS = {"seq": 0.23, "auras": 0.13}
 
 
 def settings(**changes: Any) -> EvaluationSettings:
-    given: dict[str, Any] = {"modes": ("seq", "auras"), "drift_px": 0.5, "max_steps": 6, "frame_steps": 2}
+    given: dict[str, Any] = {"modes": ("seq", "auras"), "sim": "pusht-drift", "max_steps": 6, "frame_steps": 2}
     return EvaluationSettings("tiny@0", "quick,pp_generation=2", **(given | changes)).charging(DURATIONS)
 
 
@@ -52,7 +52,7 @@ class Interrupted:
         self.calls.append((timing.name, plan.mode, plain, list(seeds)))
         if len(self.calls) == self._call:
             raise KeyboardInterrupt
-        return ModeResult([EpisodeRecord(seed, True, 3, 1.0) for seed in seeds])
+        return ModeResult([EpisodeRecord(seed, True, 3) for seed in seeds])
 
 
 def test_each_group_is_played_in_every_mode_on_every_clock_before_the_next(monkeypatch: pytest.MonkeyPatch) -> None:

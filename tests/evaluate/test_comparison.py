@@ -32,7 +32,6 @@ SETTINGS = EvaluationSettings(
     "pusht@0123",
     "ddpm100,pp_generation=2",
     sim="pusht-drift",
-    drift_px=0.5,
     modes=("seq", "par", "auras"),
     clocks=("paused", "charged"),
 ).charging({key: duration.seconds for key, duration in MEASURED.items()})
@@ -40,7 +39,7 @@ SETTINGS = EvaluationSettings(
 
 def outcome(successes: str, steps: list[int], frames: int = 10, first_seed: int = 0, **more: Any) -> ModeResult:
     episodes = [
-        EpisodeRecord(first_seed + i, success == "1", n, 0.5 + i / 100, frames + i, chunks=5, holds=4, refused=1)
+        EpisodeRecord(first_seed + i, success == "1", n, frames + i, 5, 4, 1, {"coverage": 0.5 + i / 100})
         for i, (success, n) in enumerate(zip(successes, steps, strict=True))
     ]
     return ModeResult(episodes, **({"staleness": [0, 2, 6, 2], "age_ns": [100_000_000]} | more))
@@ -210,7 +209,7 @@ def test_a_seed_that_is_in_two_parts_is_refused() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"drift_px": 1.0}, "parts differ in drift_px: 0.5 and 1.0"),
+        ({"sim": "pusht-drift:drift_px=1.0"}, "parts differ in drift_px: 0.5 and 1.0"),
         ({"plan": "quick"}, "parts differ in plan"),
         ({"checkpoint": "other"}, "parts differ in checkpoint: pusht@0123 and other"),
         ({"frame_steps": 6}, "parts differ in frame_steps: 4 and 6"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pytest
@@ -113,10 +114,11 @@ STEPS = 10
 @pytest.fixture
 def going_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables on which the pusher goes round whatever it is told: all modes are shown the same world."""
-    step = PushTWorld.step
+    step, steps = PushTWorld.step, WeakKeyDictionary[PushTWorld, int]()
 
     def led(world: PushTWorld, action: Any) -> Any:
-        angle = 0.7 * world.steps
+        angle = 0.7 * steps.setdefault(world, 0)
+        steps[world] += 1
         return step(world, np.array([256 + 150 * np.cos(angle), 256 + 150 * np.sin(angle)]))
 
     monkeypatch.setattr(PushTWorld, "step", led)
@@ -176,11 +178,11 @@ def test_what_comes_over_topics_is_preprocessed_as_in_lockstep() -> None:
         now_ns = START + step * DT
         episode_runners.observe(now_ns, now_ns)
         side = checkpoint.spec.cameras[0].height
-        message = image_message(world.image(side), stamp_ns=now_ns, frame_id="camera", encoding="rgb8")
+        message = image_message(world.image("top", side, side), stamp_ns=now_ns, frame_id="camera", encoding="rgb8")
         pixels = decode_raw(
             height=message.height, width=message.width, encoding=message.encoding, step=message.step, data=message.data
         )
-        x, y = world.agent
+        x, y = world.state().values()
         names, positions = ("gripper", "agent_y", "agent_x"), np.array([7.0, y, x])
         assert assembler.put_state(names, positions, now_ns, now_ns) is None
         assert assembler.put_image("top", pixels, stamp_ns(message.header.stamp), now_ns) is None

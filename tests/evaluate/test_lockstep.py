@@ -25,7 +25,7 @@ from auras_ros.pipeline.noise import noise_tape
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.sim.pusht import PushTWorld
-from auras_ros.sim.pusht import StepResult as Stepped
+from auras_ros.sim.world import StepResult
 from auras_ros.train import export
 from tests.evaluate.tables import DT, HORIZON, Recorder, Script, Tables, scripted_checkpoint
 
@@ -104,11 +104,11 @@ def test_a_finished_episode_is_left_alone_and_changes_nothing_for_the_others(mon
         assert torch.equal(frame.seen.state[1], last.state[1])
 
 
-def test_best_coverage_is_the_largest_of_the_episode(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_best_of_a_sub_goal_is_the_largest_of_the_episode(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = iter([0.1, 0.7, 0.3])
-    monkeypatch.setattr(PushTWorld, "step", lambda self, action: Stepped(0.0, next(seen), False))
+    monkeypatch.setattr(PushTWorld, "step", lambda self, action: StepResult(0.0, False, {"coverage": next(seen)}))
     outcome, _, _ = run(monkeypatch, max_steps=3)
-    assert outcome.episodes[0].best_coverage == 0.7
+    assert outcome.episodes[0].best == {"coverage": 0.7}
 
 
 def test_each_seed_has_its_own_stretch_of_the_noise_tape_whatever_is_beside_it(

@@ -48,7 +48,7 @@ def test_a_world_is_told_the_same_however_often_the_actuator_ticks(
 def test_watching_changes_nothing_and_counts_every_seam(monkeypatch: pytest.MonkeyPatch) -> None:
     """The real executor on two tables; every chunk but each table's first makes a seam."""
     checkpoint, tables = tiny_checkpoint(), Tables(monkeypatch)
-    task, timing = Task(0.5, 12, ticks_per_step=10), Charged({"seq": 230 * MS})
+    task, timing = Task("pusht-drift", 12, ticks_per_step=10), Charged({"seq": 230 * MS})
     unwatched = play(checkpoint, Plan.parse("quick"), [3, 4], task, timing)
     worlds, counted = tables.take(), Seams()
     assert play(checkpoint, Plan.parse("quick"), [3, 4], task, timing, seams=counted) == unwatched
@@ -94,7 +94,7 @@ def test_the_seam_of_a_task_is_its_streams(monkeypatch: pytest.MonkeyPatch) -> N
     """Chunks of the random policy disagree widely; blended they jump by less, averaged by less than by switching."""
     checkpoint, jumps = tiny_checkpoint(), {}
     for name, how in {"switch": {}, "blend": {"blend_ms": 80.0}, "ensemble": {}}.items():
-        task, counted = Task(0.0, 20, seam=name, ticks_per_step=10, **cast(Any, how)), Seams()
+        task, counted = Task("pusht", 20, seam=name, ticks_per_step=10, **cast(Any, how)), Seams()
         play(checkpoint, Plan.parse("quick"), [3], task, Charged({"seq": 200 * MS}), seams=counted)
         jumps[name] = counted.figures()["jump_median"] or 0.0
     assert jumps["blend"] < jumps["switch"] / 3

@@ -64,7 +64,7 @@ def test_a_plan_that_is_not_one_of_auras_is_refused(text: str, said: str) -> Non
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"sim": "kitchen"}, "sim: no 'kitchen'; known: pusht, pusht-drift"),
+        ({"sim": "kitchen"}, "sim 'kitchen' is not known; known: pusht, pusht-drift"),
         ({"modes": ("seq", "fast")}, "modes: no 'fast'; known: seq, dec, par, auras"),
         ({"modes": ("seq", "seq")}, "modes: expected each once"),
         ({"modes": ()}, "modes: expected each once and at least one, got none"),
@@ -73,7 +73,7 @@ def test_a_plan_that_is_not_one_of_auras_is_refused(text: str, said: str) -> Non
         ({"frame_steps": 0}, "frame_steps: must be at least 1, got 0"),
         ({"max_steps": 0}, "max_steps: must be in \\[1, 1000\\], got 0"),
         ({"max_steps": 1001}, "max_steps: must be in \\[1, 1000\\], got 1001"),
-        ({"drift_px": -0.5}, r"drift_px: must be in \[0, 20\), got -0.5"),
+        ({"sim": "pusht:drift_px=-0.5"}, r"pusht: drift_px: must be in \[0.0, 19.0\], got -0.5"),
         ({"durations_s": {"seq": -1.0}}, "durations: seq: must be seconds"),
         ({"durations_s": {"seq": float("nan")}}, "durations: seq: must be seconds"),
         ({"durations_s": {"seq": 360.0}}, r"durations: seq: must be seconds in \[0, 60\), got 360.0"),
@@ -111,9 +111,9 @@ def test_timings() -> None:
 
 
 def test_settings_survive_json() -> None:
-    settings = EvaluationSettings("c", "quick", drift_px=0.5, waits=True).charging(DURATIONS)
+    settings = EvaluationSettings("c", "quick", sim="pusht-drift", waits=True).charging(DURATIONS)
     assert EvaluationSettings.from_dict(settings.to_dict()) == settings
-    assert settings.task.drift_px == 0.5
+    assert settings.task.sim == "pusht-drift"
     assert settings.task.waits
 
 

@@ -29,6 +29,7 @@ TOOLS = {
     "output",
     "parameter_file",
     "parameters",
+    "registry",
     "resources",
     "spelling",
 }  # every room may use them

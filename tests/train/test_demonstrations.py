@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from auras_ros.sim.pusht import StepResult
+from auras_ros.sim.world import StepResult
 from auras_ros.train import demonstrations
 from auras_ros.train.demonstrations import (
     Demonstrations,
@@ -143,7 +143,7 @@ class World:
     def step(self, action: NDArray[np.float64]) -> StepResult:
         World.executed.append(action)
         self.steps += 1
-        return StepResult(0.0, 0.0, self.steps == self.due)
+        return StepResult(0.0, self.steps == self.due)
 
 
 class Expert:

@@ -23,7 +23,7 @@ from auras_ros import resources
 from auras_ros.bench.options import add_minutes
 from auras_ros.evaluate.episode_runner import Task
 from auras_ros.evaluate.lockstep import grouped
-from auras_ros.evaluate.settings import CLOCKS, SIMS, SettingsError, check_episodes, check_least, parse_plan
+from auras_ros.evaluate.settings import CLOCKS, SettingsError, check_episodes, check_least, find_sim, parse_plan
 from auras_ros.evaluate.tuner.record import EpisodeStore
 from auras_ros.evaluate.tuner.requirements import Requirements
 from auras_ros.evaluate.tuner.trials import Candidate, Trials, TrialSettings
@@ -33,7 +33,6 @@ from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.family import LoadedPolicy
 from auras_ros.policies.loaders.open import load
 from auras_ros.report.result import Report, Say, unwritable
-from auras_ros.sim import pusht
 
 MINUTES = 600.0  # a figure plays for hours
 CORES = 1  # seq and every other plan are timed on these: only the schedules differ
@@ -62,7 +61,7 @@ def add_play_options(parser: argparse.ArgumentParser, plan: str, sim: str = "pus
     """The options of what is played, on any clock."""
     parser.add_argument("--checkpoint", default="pusht", help="folder, or the name of an included one (pusht)")
     parser.add_argument("--plan", default=plan, help=f"the settings shared by all plans ({plan})")
-    parser.add_argument("--sim", default=sim, help=f"{' or '.join(SIMS)} ({sim})")
+    parser.add_argument("--sim", default=sim, help=f"the world, as auras eval takes it ({sim})")
     parser.add_argument("--episodes", type=int, default=100, help="seeds of each plan on each clock (100); 0: none")
     parser.add_argument("--seed", type=int, default=0, help="of the first episode (0)")
     parser.add_argument("--max-steps", type=int, default=300, help="control steps of an episode (300)")
@@ -81,7 +80,7 @@ class FigureCampaign:
         torch.set_num_threads(1)
         _checked(options)
         if options.episodes:
-            pusht.check()
+            find_sim(options.sim).world.check()
         self.checkpoint, self.base = load(resources.checkpoint(options.checkpoint)), parse_plan(options.plan)
         self.policy = self.checkpoint.policy(self.base.generation)
         self.points = list(points(self.policy, self.base))
@@ -140,7 +139,7 @@ class FigureCampaign:
         plains = sorted({point.plain for point in self.points})
         for clock, plain in product(dict.fromkeys((*self.clocks, "charged")), plains):
             steps = options.frame_steps if clock == "paused" else 0
-            task = Task(SIMS[options.sim], options.max_steps)
+            task = Task(options.sim, options.max_steps)
             settings = TrialSettings(self.base, task, Requirements(), steps, options.batch, plain, cores=CORES)
             key = settings.key(self.checkpoint, options.sim) | ({"plain": True} if plain else {})
             record = EpisodeStore.open(key, self._path(clock, plain))

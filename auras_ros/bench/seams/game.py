@@ -21,7 +21,7 @@ from auras_ros.evaluate.episode_runner import Task
 from auras_ros.evaluate.episode_runners import EpisodeRunners
 from auras_ros.evaluate.lockstep import grouped, play
 from auras_ros.evaluate.seams import Seams
-from auras_ros.evaluate.settings import SIMS, SettingsError, check_known, parse_plan
+from auras_ros.evaluate.settings import SettingsError, check_known, parse_plan
 from auras_ros.evaluate.tuner.record import EpisodeStore, Played
 from auras_ros.measure.cores import available
 from auras_ros.measure.durations import refusal
@@ -175,7 +175,7 @@ class SeamCampaign:
         options = self._options
         ticks = round(options.rate_hz * self._checkpoint.contract.dt_ms / 1e3)
         return Task(
-            SIMS[options.sim], options.max_steps, seam=join.seam, blend_ms=join.blend_ms,
+            options.sim, options.max_steps, seam=join.seam, blend_ms=join.blend_ms,
             ensemble_decay=options.ensemble_decay, ticks_per_step=ticks,
         )  # fmt: skip
 

@@ -31,7 +31,7 @@ def evaluated(path: Path, plan: str, wins: dict[str, int], clocks: tuple[str, ..
     """A report of `auras eval` in which each mode solves so many of ten seeds."""
     settings = EvaluationSettings("planted@0", plan, clocks=clocks, durations_s={})
     outcomes = {
-        (clock, one.name): ModeResult([EpisodeRecord(seed, seed < wins[one.plan.mode], 5, 0.5) for seed in range(10)])
+        (clock, one.name): ModeResult([EpisodeRecord(seed, seed < wins[one.plan.mode], 5) for seed in range(10)])
         for clock in clocks
         for one in settings.contenders()
     }
@@ -101,7 +101,7 @@ def test_modes_may_have_been_played_apart_and_the_longer_play_counts(
     files = []
     for name, modes, episodes, wins in (("few", ("seq", "par"), 4, 1), ("most", ("seq", "auras"), 8, 6)):
         settings = EvaluationSettings("planted@0", "ddpm40", modes=modes, clocks=("paused",))
-        played = ModeResult([EpisodeRecord(seed, seed < wins, 5, 0.5) for seed in range(episodes)])
+        played = ModeResult([EpisodeRecord(seed, seed < wins, 5) for seed in range(episodes)])
         files.append(str(tmp_path / f"{name}.json"))
         outcomes = {("paused", one.name): played for one in settings.contenders()}
         EvaluationPart(settings, outcomes).report().write(Path(files[-1]))
@@ -117,9 +117,7 @@ def test_the_paused_clock_is_the_papers(tmp_path: Path) -> None:
     settings = EvaluationSettings("planted@0", "ddpm100", modes=("seq", "auras"))
     settings = settings.charging({"seq": 0.1, "auras": 0.1})
     wins = {("paused", "seq"): 8, ("paused", "auras"): 4, ("charged", "seq"): 2, ("charged", "auras"): 6}
-    outcomes = {
-        run: ModeResult([EpisodeRecord(s, s < count, 5, 0.5) for s in range(10)]) for run, count in wins.items()
-    }
+    outcomes = {run: ModeResult([EpisodeRecord(s, s < count, 5) for s in range(10)]) for run, count in wins.items()}
     EvaluationPart(settings, outcomes).report().write(path)
     report = Report("fig10", fig10.success_rows(EvaluationPart.load(path)))
     fig10._sum_success(report)

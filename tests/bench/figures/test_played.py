@@ -80,7 +80,7 @@ class World:
             if self.interrupt_at is not None and self.played.total() > self.interrupt_at:
                 raise KeyboardInterrupt
             won = 7 * seed % SEEDS < self.wins(plan, timing.name, plain)
-            outcome.episodes.append(EpisodeRecord(seed, won, 10, 0.5))
+            outcome.episodes.append(EpisodeRecord(seed, won, 10))
             outcome.acted(1)
         return outcome
 
@@ -244,7 +244,7 @@ def test_what_is_reported_is_what_lockstep_plays(monkeypatch: pytest.MonkeyPatch
     report = fig12.run(argv, say)
     for row in report.rows:
         timing = Paused(4) if row["clock"] == "paused" else Charged({row["mode"]: 150_000_000})
-        outcome = really_play(checkpoint, Plan.parse(row["plan"]), range(4), Task(0.5, 12), timing)
+        outcome = really_play(checkpoint, Plan.parse(row["plan"]), range(4), Task("pusht-drift", 12), timing)
         assert (row["success"], row["episodes"]) == (outcome.successes / 4, 4)
         assert row["success"] == 0.5
         if row["panel"]:
@@ -275,7 +275,7 @@ def test_with_no_episodes_the_rates_of_an_architecture_stand_alone(world: World,
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["fig12", "--sim=kitchen"], "sim: no 'kitchen'"),
+        (["fig12", "--sim=kitchen"], "sim 'kitchen' is not known"),
         (["fig12", "--clock=wall"], "clock: expected paused or charged"),
         (["fig12", "--episodes=-1"], "episodes: must be at least 0"),
         (["fig12", "--plan=quick", "--pp-generation=65"], "pp_generation"),

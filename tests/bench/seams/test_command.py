@@ -55,7 +55,7 @@ class World:
     def play(
         self, checkpoint: Checkpoint, plan: Plan, seeds: Iterable[int], task: Task, timing: Charged, **rest: Any
     ) -> ModeResult:
-        assert (task.drift_px, task.max_steps, task.ticks_per_step) == (0.5, 300, 10)
+        assert (task.sim, task.max_steps, task.ticks_per_step) == ("pusht-drift", 300, 10)
         frame_ms = timing.durations_ns[plan.mode] / MS
         case = (str(plan), frame_ms, task.seam, task.blend_ms)
         self.drawn.setdefault(case, set()).add((timing.jitter, timing.seed))
@@ -64,7 +64,7 @@ class World:
             self.played[(*case, seed)] += 1
             if self.interrupt_at is not None and self.played.total() > self.interrupt_at:
                 raise KeyboardInterrupt
-            outcome.episodes.append(EpisodeRecord(seed, self.won(seed, frame_ms, task), 10, 0.5, holds=1))
+            outcome.episodes.append(EpisodeRecord(seed, self.won(seed, frame_ms, task), 10, holds=1))
             outcome.acted(2)
             seams.jumps[self.jump(seed, frame_ms, task)] += 1
             seams.disagreements[500] += 1
@@ -232,7 +232,7 @@ def test_what_is_reported_is_what_lockstep_plays(monkeypatch: pytest.MonkeyPatch
     assert [row["join"] for row in report.rows] == ["switch", "blend-80", "ensemble", "inpaint"]
     for row in report.rows:
         seam = {"blend-80": "blend", "ensemble": "ensemble"}.get(row["join"], "switch")
-        task = Task(0.0, 8, seam=seam, blend_ms=80.0 if seam == "blend" else 0.0, ticks_per_step=10)
+        task = Task("pusht", 8, seam=seam, blend_ms=80.0 if seam == "blend" else 0.0, ticks_per_step=10)
         found, outcomes = Seams(), []
         for group in ([0, 1], [2]):
             timing = Charged({"seq": 150 * MS}, 0.3, group[0])
@@ -260,7 +260,7 @@ def test_where_nothing_was_joined_there_is_nothing_to_say(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["--sim=kitchen"], "sim: no 'kitchen'"),
+        (["--sim=kitchen"], "sim 'kitchen' is not known"),
         (["--episodes=0"], "episodes: must be at least 1"),
         (["--max-steps=1001"], "max_steps: must be in [1, 1000]"),
         (["--mode=par"], "mode: no 'par'"),

@@ -86,7 +86,7 @@ class World:
                 raise KeyboardInterrupt
             share = 0.8 if plan.mode == "seq" else SKILL[plan.pp_generation] + (0.1 if plan.alpha else 0.0)
             share -= self.luck if plan.mode != "seq" and seed >= FRESH else 0.0
-            outcome.episodes.append(EpisodeRecord(seed, 3 * seed % 10 < round(10 * share), 10, 0.5))
+            outcome.episodes.append(EpisodeRecord(seed, 3 * seed % 10 < round(10 * share), 10))
             outcome.acted(plan.pp_perception)
         return outcome
 

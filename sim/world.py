@@ -1,0 +1,151 @@
+"""What a world is: the one interface that evaluation, tuner, referee and bridge know.
+
+A world moves only in `step`, by one control period, and draws a picture only when it is asked for one. It knows no ROS,
+no policy and no schedule. docs/worlds.md shows how to write one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+@dataclass(frozen=True)
+class WorldCamera:
+    """A camera. name: as in the topics camera/<name>/...; width and height in px. intrinsics: focal lengths and centre
+    (fx, fy, cx, cy) in px, without distortion; None: not calibrated."""
+
+    name: str
+    width: int
+    height: int
+    intrinsics: tuple[float, float, float, float] | None = None
+
+
+@dataclass(frozen=True)
+class ActionChannel:
+    """One number of an action, with its unit and inclusive bounds."""
+
+    name: str
+    unit: str
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What one control step led to. reward: 0 to 1. sub_goals: how far each part of the task is reached, 0 to 1."""
+
+    reward: float
+    success: bool
+    sub_goals: Mapping[str, float] = field(default_factory=dict)
+
+
+class ActionRefusal(str, Enum):
+    """Why an action is not taken; the first reason wins."""
+
+    CHANNELS = "channels"
+    SIZE = "size"
+    NOT_FINITE = "not_finite"
+    OUT_OF_RANGE = "out_of_range"
+    STALE = "stale"
+
+
+class ActionError(ValueError):
+    """An action that no world takes; the message names the reason and the channel."""
+
+    def __init__(self, refusal: ActionRefusal, detail: str) -> None:
+        super().__init__(f"action refused: {refusal.value}: {detail}")
+        self.refusal = refusal
+
+
+class World(ABC):
+    """A task in a simulator. It is made with its options by name, see `Sim`.
+
+    name: of its bridge's node, of the node's topics and section in a config. frame: frame id of its joint states.
+    sub_goals: the names in every `StepResult.sub_goals`. live: the options that `disturb` changes while it runs.
+    """
+
+    name: ClassVar[str]
+    frame: ClassVar[str] = "world"
+    control_dt_ms: ClassVar[int]
+    cameras: ClassVar[tuple[WorldCamera, ...]]
+    channels: ClassVar[tuple[ActionChannel, ...]]
+    sub_goals: ClassVar[tuple[str, ...]] = ()
+    live: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def __init__(self, **options: Any) -> None: ...
+
+    @staticmethod
+    @abstractmethod
+    def check() -> None:
+        """Raises ModuleNotFoundError if its simulator is not installed, so that long measurements fail early."""
+
+    @abstractmethod
+    def reset(self, seed: int) -> None:
+        """Begin an episode; the same seed always gives the same one."""
+
+    @abstractmethod
+    def step(self, action: NDArray[np.float64]) -> StepResult:
+        """Hold `action` [channels] for one control period. Raises ActionError, and moves nothing then."""
+
+    @abstractmethod
+    def state(self) -> Mapping[str, float]:
+        """What its joint sensors tell now, by name; the position of a channel under the channel's name."""
+
+    @abstractmethod
+    def image(self, camera: str, height: int, width: int) -> NDArray[np.uint8]:
+        """What a camera sees now, RGB [height, width, 3], px. Raises ValueError for a size that it cannot have."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Free what it holds; it is not used again."""
+
+    @property
+    def instruction(self) -> str:
+        """The task in words, as of now; empty if policies are not told."""
+        return ""
+
+    def disturb(self, option: str, value: Any) -> None:
+        """Change an option of `live`. Raises ValueError for another one, or a value that cannot be used."""
+        raise ValueError(f"{self.name}: {option} cannot be changed while it runs")
+
+
+@dataclass(frozen=True)
+class Sim:
+    """What a value of `--sim` stands for: a world's class, and the options that it is made with.
+
+    options: a frozen dataclass of `parameters.parameter` fields, which say what can be changed and disturbed: one for
+    each argument of the class. They are the parameters of its bridge too.
+    """
+
+    summary: str
+    world: type[World]
+    options: Any
+
+    def make(self) -> World:
+        """Raises ModuleNotFoundError if its simulator is not installed."""
+        return self.world(**vars(self.options))
+
+
+def checked_action(action: ArrayLike, channels: Sequence[ActionChannel]) -> NDArray[np.float64]:
+    """The action as an array [channels]. Raises ActionError for another size, NaN or infinity, or a value beyond its
+    channel's bounds."""
+    values = np.asarray(action, dtype=np.float64)
+    if values.shape != (len(channels),):
+        expected = ", ".join(each.name for each in channels)
+        raise ActionError(ActionRefusal.SIZE, f"expected {len(channels)} numbers ({expected}), got {values.shape}")
+    for channel, value in zip(channels, values.tolist(), strict=True):
+        if not np.isfinite(value):
+            raise ActionError(ActionRefusal.NOT_FINITE, f"{channel.name}: {value}")
+    for channel, value in zip(channels, values.tolist(), strict=True):
+        if not channel.low <= value <= channel.high:
+            bounds = f"must be in [{channel.low:g}, {channel.high:g}] {channel.unit}, got {value:g}"
+            raise ActionError(ActionRefusal.OUT_OF_RANGE, f"{channel.name}: {bounds}")
+    return values

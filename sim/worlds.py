@@ -1,0 +1,48 @@
+"""The worlds that a name stands for: `pusht-drift`, or with options of one's own `pusht:drift_px=0.7`.
+
+Worlds of other packages are entry points. No simulator is imported before a world is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import yaml
+
+from auras_ros import registry
+from auras_ros.parameters import checked, unknown
+from auras_ros.sim.pusht import DRIFT_SUCCESS_COVERAGE, PushTOptions, PushTWorld
+from auras_ros.sim.world import Sim
+
+ENTRY_POINTS = "auras_ros.worlds"  # group of other packages' worlds: name = module:Sim
+
+SIMS: Mapping[str, Sim] = {
+    "pusht": Sim("Push-T: a disc pushes a tee onto its outline", PushTWorld, PushTOptions()),
+    "pusht-drift": Sim(
+        "Push-T with a tee that moves by itself, 5 px/s",
+        PushTWorld,
+        PushTOptions(drift_px=0.5, success_coverage=DRIFT_SUCCESS_COVERAGE),
+    ),
+}
+
+
+def find(text: str) -> Sim:
+    """The world of this name, with the options after a colon. Raises ValueError by name."""
+    name, _, given = text.partition(":")
+    sim = registry.find(ENTRY_POINTS, SIMS, "sim", name)
+    return replace(sim, options=replace(sim.options, **_read(name, type(sim.options), given)))
+
+
+def _read(name: str, options: type[Any], text: str) -> dict[str, Any]:
+    """The values in `drift_px=0.7,success_coverage=0.9`."""
+    known = {each.name: each for each in fields(options)}
+    values = {}
+    for word in filter(None, text.split(",")):
+        key, _, value = (part.strip() for part in word.partition("="))
+        if key not in known:
+            listed = f"no parameter '{key}'; known: {', '.join(known)}"
+            raise ValueError(f"{name}: {unknown(options, key) or listed}")
+        values[key] = checked(name, known[key], yaml.safe_load(value))
+    return values
