@@ -11,7 +11,8 @@ BIN := .venv/bin
 .PHONY: help env demo test test-ros lint format train gpu clean
 
 help:
-	@echo 'make demo   install what the demo needs, then run the live closed loop three times, about four minutes'
+	@echo 'make demo   install what the demo needs, then run the live closed loop three times, about four minutes;'
+	@echo '            SIM=pusht: on a table that stands still'
 	@echo 'make test   install what the tests need, then lint and test'
 	@echo 'make test-ros  the tests that need rclpy, where a ROS 2 installation is sourced'
 	@echo 'make env    install everything: .venv/bin/auras is the program'
@@ -26,7 +27,7 @@ env:
 
 demo:
 	@sh scripts/env.sh demo
-	@$(BIN)/auras demo
+	@$(BIN)/auras demo $(if $(SIM),--sim $(SIM))
 
 # Three workers on two cores, because a third of the tests' time is spent waiting.
 test: env lint

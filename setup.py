@@ -45,7 +45,7 @@ def pip_executables() -> list[tuple[str, list[str]]]:
     """
     if {"bdist_wheel", "editable_wheel"}.isdisjoint(sys.argv):
         return []
-    return [(f"lib/{NAME}", [f"resource/pip/{each}" for each in ("agent", "actuator", "vlm", "pusht_bridge")])]
+    return [(f"lib/{NAME}", [f"resource/pip/{each}" for each in ("agent", "actuator", "vlm", "sim_bridge")])]
 
 
 SIM = ["gym-pusht>=0.1.6", "gymnasium>=1.0"]
@@ -131,7 +131,7 @@ setup(
             "agent = auras_ros.nodes.agent.node:program",
             "actuator = auras_ros.nodes.actuator.node:main",
             "vlm = auras_ros.nodes.vlm.node:program",
-            "pusht_bridge = auras_ros.sim.pusht_bridge:main",
+            "sim_bridge = auras_ros.sim.bridge:main",
         ],
     },
     classifiers=[

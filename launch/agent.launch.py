@@ -1,4 +1,4 @@
-"""The robot's side: starts the processes of a configuration that are not simulator bridges (actuator, agent).
+"""The robot's side: starts the processes of a configuration that are not the simulator's bridge (actuator, agent).
 
     ros2 launch auras_ros agent.launch.py config:=pusht namespace:=robot1
 

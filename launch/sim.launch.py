@@ -1,6 +1,7 @@
-"""The simulator's side: starts the bridges of a configuration, each in the place of a robot.
+"""The simulator's side: starts the bridge of a world, in the place of a robot.
 
-    ros2 launch auras_ros sim.launch.py config:=pusht namespace:=robot1
+    ros2 launch auras_ros sim.launch.py sim:=pusht namespace:=robot1
+    ros2 launch auras_ros sim.launch.py config:=pusht_drift
 
 `--show-args` lists the arguments; what they do stands in auras_ros/nodes/common/launching.py.
 """

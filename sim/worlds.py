@@ -28,6 +28,13 @@ SIMS: Mapping[str, Sim] = {
 }
 
 
+def nodes() -> tuple[str, ...]:
+    """The names of all worlds' nodes. Other packages register a world under the name of its node, its variants as
+    name-variant."""
+    ours = dict.fromkeys(sim.world.name for sim in SIMS.values())
+    return (*ours, *(each.name for each in registry.registered(ENTRY_POINTS) if "-" not in each.name))
+
+
 def find(text: str) -> Sim:
     """The world of this name, with the options after a colon. Raises ValueError by name."""
     name, _, given = text.partition(":")

@@ -20,7 +20,7 @@ from auras_ros.nodes.actuator import node as actuator
 from auras_ros.nodes.agent import node as agent
 from auras_ros.nodes.vlm import node as vlm
 from auras_ros.ros import process
-from auras_ros.sim import pusht_bridge
+from auras_ros.sim import bridge
 
 ROOT = Path(__file__).resolve().parents[1]
 HUGE = """
@@ -74,7 +74,7 @@ class AskedError(Exception):
     pass
 
 
-@pytest.mark.parametrize("module", [agent, actuator, pusht_bridge, vlm])
+@pytest.mark.parametrize("module", [agent, actuator, bridge, vlm])
 def test_every_program_that_stays_asks_first(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before it reads its arguments: threads that run already keep the heaps that they have."""
     asked: list[int] = []

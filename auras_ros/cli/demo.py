@@ -32,6 +32,8 @@ from auras_ros.nodes.common.config import read_config
 from auras_ros.nodes.common.supervisor import Supervisor, SupervisorError
 from auras_ros.pipeline.plan import Plan
 from auras_ros.report.result import Report
+from auras_ros.sim.world import Sim
+from auras_ros.sim.worlds import find
 
 STARTUP_S = 30.0  # longest time without a new topic or service
 AGENT_STARTUP_S = 90.0  # the same if only the agent is missing: it loads, checks and warms up the policy
@@ -69,7 +71,7 @@ class DemoResult:
     name: str
     title: str
     plan: Plan
-    drift_px: float
+    sim: Sim
     referee: Referee | None
     measures: Measures
     deadline_ms: float
@@ -144,13 +146,12 @@ class _Play:
         config = read_config(self._config)
         actuator = config.section("actuator")
         self._rate_hz, self._contract = float(actuator["rate_hz"]), load_contract(actuator["checkpoint"])
-        pusht = {**config.section("pusht"), **self._overrides["pusht"]}
-        self._drift_px = float(pusht["drift_px"])
+        self._sim = find(options.sim)
         self._video: VideoFile | None = None
         self._film: Film | None = None
         if options.video:
             self._video = VideoFile(options.out / f"{name or 'demo'}.mp4", RATE_HZ, WIDTH_PX, HEIGHT_PX)
-            self._film = Film(self._video, float(pusht["success_coverage"]), self.title)
+            self._film = Film(self._video, self._sim.options.success_coverage, self.title)
 
     @property
     def title(self) -> str:
@@ -160,7 +161,7 @@ class _Play:
         from auras_ros.live.referee.node import RefereeNode
 
         clock, error = MonotonicClock(), ""
-        node = RefereeNode(self._contract, self._rate_hz, self._film, clock, self._answers)
+        node = RefereeNode(self._sim.world.name, self._contract, self._rate_hz, self._film, clock, self._answers)
         try:
             self._play(node)
         except DemoError as failure:
@@ -177,7 +178,7 @@ class _Play:
             print("stopped before the first episode", flush=True)
         film = (self._video.path, self._film.lengths) if self._video and self._film and self._video.frames else None
         told = (node.referee, node.measures, node.deadline_ms)
-        return DemoResult(self._name, self.title, self.plan, self._drift_px, *told, film, error, self._answers)
+        return DemoResult(self._name, self.title, self.plan, self._sim, *told, film, error, self._answers)
 
     # -- playing ------------------------------------------------------------------------------------------
 
@@ -270,13 +271,13 @@ def write(options: DemoOptions, plays: Sequence[DemoResult], learnt: Mapping[str
     rows: list[dict[str, Any]] = []
     summary = dict(learnt)
     for play, referee in played:
-        drift = f", drift {play.drift_px:g} px a step" if play.drift_px else ""
         found = figures(referee, play.measures)
-        print(f"\nPush-T over ROS 2 topics, {play.title}{drift}", flush=True)
+        print(f"\n{options.sim} over ROS 2 topics, {play.title}", flush=True)
         print(table(referee, play.measures, play.deadline_ms, play.answers), flush=True)
         extra = {
             "plan": str(play.plan),
-            "drift_px": play.drift_px,
+            "sim": options.sim,
+            **vars(play.sim.options),
             "scheduling": play.measures.scheduling,
             "cores": available(),
         }
@@ -319,8 +320,6 @@ def _timeline(plays: Mapping[str, Measures], path: Path) -> bool:
 def denoising_steps(trial: DemoResult) -> tuple[int, float]:
     """As many DDIM steps, FEWEST_STEPS to MOST_STEPS, as let a sequential request take REQUEST_PERIODS control periods,
     and how long it takes then, ms; by the chunks that came while `trial` was played. Raises DemoError if none did."""
-    from auras_ros.sim.pusht import CONTROL_DT_MS
-
     began_ns = trial.measures.spans[0][0] if trial.measures.spans else sys.maxsize
     chunks = [chunk for chunk in trial.measures.chunks if chunk.latched_ns >= began_ns]
     if not chunks:
@@ -328,7 +327,7 @@ def denoising_steps(trial: DemoResult) -> tuple[int, float]:
     perception_ms = fmean(chunk.perceived_ns - chunk.latched_ns for chunk in chunks) / NS_PER_MS
     generation_ms = fmean(chunk.generated_ns - chunk.perceived_ns for chunk in chunks) / NS_PER_MS
     step_ms = generation_ms / (FEWEST_STEPS if trial.plan.generation == QUICKEST else TRIAL_STEPS)
-    wanted = (REQUEST_PERIODS * CONTROL_DT_MS - perception_ms) / step_ms
+    wanted = (REQUEST_PERIODS * trial.sim.world.control_dt_ms - perception_ms) / step_ms
     steps = min(max(FEWEST_STEPS, round(wanted)), MOST_STEPS)
     return steps, perception_ms + steps * step_ms
 
@@ -346,14 +345,15 @@ def _missing() -> str:
 
 
 def progress_line(referee: Referee, now_ns: int) -> str:
-    """Elapsed time, successes so far, episode, seed, step, coverage and state."""
+    """Elapsed time, successes so far, episode, seed, step, sub-goals and state."""
     elapsed_s = 0.0 if referee.began_ns is None else (now_ns - referee.began_ns) / 1e9
     line = f"{elapsed_s:4.0f} s  {referee.successes} of {len(referee.episodes)} succeeded"
     status = referee.status
     if not referee.playing or status is None:
         return f"{line}  {referee.phase.value}"
-    where = f"episode {status.episode}  seed {status.seed}  step {status.step}  coverage {status.coverage:.2f}"
-    return f"{line}  {where}  {referee.actuator}"
+    goals = [f"{name} {share:.2f}" for name, share in status.sub_goals.items()]
+    where = [f"episode {status.episode}", f"seed {status.seed}", f"step {status.step}", *goals, referee.actuator]
+    return "  ".join([line, *where])
 
 
 def _tail(path: Path) -> str:

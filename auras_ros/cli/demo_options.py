@@ -13,8 +13,11 @@ from auras_ros.live.referee.episode import Rules
 from auras_ros.nodes.common.config import read_config, settings_of
 from auras_ros.parameters import checked
 from auras_ros.pipeline.plan import Plan
+from auras_ros.sim.worlds import find
 
-DEFAULT_SECONDS, DEFAULT_EPISODES, DEFAULT_DRIFT_PX = 60.0, 3, 0.5
+DEFAULT_SECONDS, DEFAULT_EPISODES = 60.0, 3
+NODE = "pusht"  # of the world in demo.yaml
+PLAYED, PLAYED_ALONE = "pusht-drift", "pusht"  # of several plays, of one plan
 DESCRIPTION = "The complete closed loop on Push-T over real topics, scored by a referee, filmed and measured."
 EXAMPLE = """
 examples
@@ -22,7 +25,7 @@ examples
                                             while a small vision-language model is asked about the image
   auras demo --plan quick                   a minute of episodes with one plan, on a table that stands still
   auras demo --plan quick --episodes 10     ten seeded episodes, however long they take
-  auras demo --plan ddpm100,mode=auras,pp_generation=4 --drift 0.5   100 denoising steps, pipelined
+  auras demo --plan ddpm100,mode=auras,pp_generation=4 --sim pusht-drift   100 denoising steps, pipelined
 
 Bridge, actuator and agent run in separate processes; this one only subscribes and calls their services. Files in OUT:
 demo.mp4, timeline.png, demo.json, log.txt; of several plays also
@@ -32,12 +35,12 @@ demo.png, seq.mp4, auras.mp4, vlm.mp4. Unless the environment is set otherwise, 
 
 @dataclass(frozen=True)
 class DemoOptions:
-    """The command's options, checked. plan None: three plays. drift_px None: as in the config."""
+    """The command's options, checked. plan None: three plays."""
 
     rules: Rules
     plan: Plan | None
     seed: int
-    drift_px: float | None
+    sim: str
     out: Path
     json: Path | None
     video: bool
@@ -61,16 +64,15 @@ def parse(argv: list[str]) -> DemoOptions:
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the first table; each next one is one higher")
     parser.add_argument(
-        "--drift", type=float, metavar="PX", help="move the tee by this each control step (default without --plan: 0.5)"
+        "--sim", help=f"the world, as pusht-drift:drift_px=1 (default {PLAYED_ALONE}, without --plan {PLAYED})"
     )
     parser.add_argument("--dtype", default="auto", metavar="TYPE", help="type of the weights, as the agent's `dtype`")
     parser.add_argument("--out", type=Path, default=Path("out/demo"), help="folder for the results (default: out/demo)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report here too")
     parser.add_argument("--no-video", action="store_true", help="no viewer camera, no video")
     given = parser.parse_args(argv)
-    seconds, episodes, drift_px = given.seconds, given.episodes, given.drift
-    if given.plan is None:
-        drift_px = DEFAULT_DRIFT_PX if drift_px is None else drift_px
+    seconds, episodes = given.seconds, given.episodes
+    sim = given.sim or (PLAYED if given.plan is None else PLAYED_ALONE)
     if seconds is None and episodes is None:
         seconds, episodes = (None, DEFAULT_EPISODES) if given.plan is None else (DEFAULT_SECONDS, None)
     with refused_settings(parser):
@@ -85,8 +87,10 @@ def parse(argv: list[str]) -> DemoOptions:
         make_folder(parser, "--out", given.out)  # because --json may be in it
         check_outputs(parser, {"--json": given.json})
     video = not given.no_video
-    options = DemoOptions(rules, plan, given.seed, drift_px, given.out, given.json, video, given.dtype)
+    options = DemoOptions(rules, plan, given.seed, sim, given.out, given.json, video, given.dtype)
     with refused_settings(parser):
+        if (world := find(sim).world.name) != NODE:
+            raise ValueError(f"sim: there is no demo of {world}, only of {NODE}")
         for node, values in overrides(options).items():
             for each in fields(settings_of(node)):
                 checked(node, each, values.get(each.name, each.default))
@@ -95,17 +99,12 @@ def parse(argv: list[str]) -> DemoOptions:
 
 def overrides(options: DemoOptions) -> dict[str, dict[str, Any]]:
     """Node -> parameters that are changed by the options."""
-    table: dict[str, Any] = {"seed": options.seed}
+    world: dict[str, Any] = {"seed": options.seed, **vars(find(options.sim).options)}
     if not options.video:
-        table["viewer_px"] = 0
-    if options.drift_px is not None:
-        table["drift_px"] = options.drift_px
-        if options.drift_px > 0:
-            drifting = read_config(resources.find("config", "pusht_drift.yaml")).section("pusht")
-            table["success_coverage"] = drifting["success_coverage"]
+        world["viewer_px"] = 0
     typed = {} if options.dtype == "auto" else {"dtype": options.dtype}
     planned = {} if options.plan is None else {"plan": str(options.plan)}
-    return {"pusht": table, "agent": {**planned, "seed": options.seed, **typed}}
+    return {NODE: world, "agent": {**planned, "seed": options.seed, **typed}}
 
 
 def with_period(plan: Plan) -> Plan:

@@ -10,7 +10,7 @@ from auras_ros import resources
 from auras_ros.cli.command import command_parser, print_errors, print_warnings, stop_signals
 from auras_ros.cli.status_line import status_lines
 from auras_ros.nodes.common import discovery
-from auras_ros.nodes.common.config import ConfigError
+from auras_ros.nodes.common.config import BRIDGE, ConfigError
 from auras_ros.nodes.common.supervisor import Supervisor, SupervisorError
 from auras_ros.output import non_blocking_output
 
@@ -40,7 +40,8 @@ def run(argv: list[str]) -> int:
         try:
             supervisor = Supervisor(resources.config(options.config), namespace=options.namespace)
             found_by = discovery.apply_range(supervisor.read)
-            with closing(status_lines(options.namespace)) as status, supervisor:
+            world = supervisor.read.supervision.node(BRIDGE)
+            with closing(status_lines(world, options.namespace)) as status, supervisor:
                 print_warnings(supervisor.warnings)
                 print(f"running {', '.join(supervisor.processes)}; Ctrl-C stops them", flush=True)
                 print(f"discovery range: {found_by}", flush=True)

@@ -1,45 +1,71 @@
-"""`auras sim pusht`: only the simulator's bridge, to drive with an agent or controller of your own."""
+"""`auras sim SIM`: only the bridge of a simulator's world, to drive with an agent or controller of your own."""
 
 from __future__ import annotations
 
 from auras_ros import resources
-from auras_ros.cli.command import command_parser, print_errors, print_warnings
+from auras_ros.cli.command import command_parser, print_errors, print_warnings, refused_settings
 from auras_ros.nodes.common import discovery
-from auras_ros.nodes.common.config import ConfigError, read_parameters_file
+from auras_ros.nodes.common.config import BRIDGE, ConfigError, bridge_alone, read_parameters_file
+from auras_ros.sim.world import Sim
+from auras_ros.sim.worlds import find
 
-GREETING = """the table runs at 10 Hz until Ctrl-C; it waits for the first action
-  out  camera/top/image_raw (sensor_msgs/Image, 96x96 rgb8), camera/top/image_raw/compressed
-       joint_states (sensor_msgs/JointState: agent_x, agent_y, in px), pusht/status (std_msgs/String: JSON)
-  in   action (std_msgs/Float64MultiArray: data [x, y] in 0 to 512; layout.dim[0].label agent_x,agent_y)
-  srv  pusht/reset (std_srvs/Trigger)
-next, in another shell: a controller of your own (docs/nodes-of-your-own.md), or the policy with its actuator:
-  ros2 topic hz /camera/top/image_raw                   if ROS 2 is installed
-  ros2 launch auras_ros agent.launch.py config:=pusht   the same; without ROS 2, `auras run pusht` starts all three"""
 EXAMPLE = """
 example
   auras sim pusht                       cameras, state and status out; publish your targets on /action
-  auras sim pusht --config pusht_drift  the tee drifts
+  auras sim pusht-drift                 the tee drifts
+  auras sim pusht --config pusht_drift  with the parameters of a config
   ros2 topic hz /camera/top/image_raw
 
 The simulator is visible only on this machine unless ROS_AUTOMATIC_DISCOVERY_RANGE is SUBNET.
 """
+NEXT = """next, in another shell: a controller of your own (docs/nodes-of-your-own.md), or the policy with its actuator:
+  ros2 topic hz /camera/{camera}/image_raw                   if ROS 2 is installed
+  ros2 launch auras_ros agent.launch.py config:=pusht   Push-T's; without ROS 2, `auras run pusht` starts all three"""
 
 
 def run(argv: list[str]) -> int:
     parser = command_parser("sim", __doc__, EXAMPLE)
-    parser.add_argument("simulator", choices=["pusht"], help="which simulator")
-    parser.add_argument("--config", default="pusht", help="parameter file, or the name of a shipped one")
+    parser.add_argument(
+        "sim", metavar="SIM", help="the world: pusht, pusht:drift_px=0.7; others: auras list simulators"
+    )
+    parser.add_argument("--config", help="parameter file, or the name of a shipped one (default: none)")
     options, ros_arguments = parser.parse_known_args(argv)
+    with refused_settings(parser):
+        sim = find(options.sim)
     try:
-        path = resources.config(options.config)
-        config = read_parameters_file(path)
+        path = None if options.config is None else resources.config(options.config)
+        config = bridge_alone(options.sim) if path is None else read_parameters_file(path)
     except (ConfigError, FileNotFoundError) as error:
         print_errors(error)
         return 2
     print_warnings(config.warnings)
     discovery.apply_range(config)
-    from auras_ros.sim.pusht_bridge import main
+    from auras_ros.sim.bridge import main
 
-    print(GREETING, flush=True)
+    print(greeting(sim), flush=True)
+    files = [] if path is None else ["--params-file", str(path)]
     ros_arguments = [a for a in ros_arguments if a != "--ros-args"]
-    return int(main(["pusht_bridge", "--ros-args", "--params-file", str(path), *ros_arguments]))
+    return int(main([BRIDGE, "--sim", options.sim, "--ros-args", *files, *ros_arguments]))
+
+
+def greeting(sim: Sim) -> str:
+    """The world's topics, and what to do next."""
+    world = sim.world
+    labels = ",".join(each.name for each in world.channels)
+    bounds = ", ".join(f"{each.name} {each.low:g} to {each.high:g} {each.unit}" for each in world.channels)
+    shown = [
+        f"camera/{each.name}/image_raw (sensor_msgs/Image, {each.width}x{each.height} rgb8), "
+        f"camera/{each.name}/image_raw/compressed, camera/{each.name}/camera_info"
+        for each in world.cameras
+    ]
+    return "\n".join(
+        [
+            f"the world runs at {1000 / world.control_dt_ms:g} Hz until Ctrl-C; it waits for the first action",
+            f"  out  {shown[0]}",
+            *(f"       {each}" for each in shown[1:]),
+            f"       joint_states (sensor_msgs/JointState), {world.name}/status (std_msgs/String: JSON)",
+            f"  in   action (std_msgs/Float64MultiArray: {bounds}; layout.dim[0].label {labels})",
+            f"  srv  {world.name}/reset (std_srvs/Trigger)",
+            NEXT.format(camera=world.cameras[0].name),
+        ]
+    )

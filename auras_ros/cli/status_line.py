@@ -19,17 +19,17 @@ EVERY_S = {True: 5.0, False: 10.0}  # between two lines, on a terminal and in a 
 CALLBACKS = 8  # most callbacks each time; of each topic the newest message is enough
 
 
-def status_lines(namespace: str = "") -> Generator[None, None, None]:
-    """Advance it often; it prints the line now and then. Close it at the end."""
+def status_lines(world: str, namespace: str = "") -> Generator[None, None, None]:
+    """Advance it often; it prints the line now and then. Close it at the end. world: the name of its bridge's node."""
     try:
-        yield from _subscribed(namespace)
+        yield from _subscribed(world, namespace)
     except Exception as error:  # noqa: BLE001  (no error here may stop nodes that drive a robot)
         print(f"no figures from now on: {error}", file=sys.stderr, flush=True)
     while True:
         yield
 
 
-def _subscribed(namespace: str) -> Generator[None, None, None]:
+def _subscribed(world: str, namespace: str) -> Generator[None, None, None]:
     began_s = printed_s = time.monotonic()
     while time.monotonic() - began_s < SETTLE_S:
         yield
@@ -43,7 +43,7 @@ def _subscribed(namespace: str) -> Generator[None, None, None]:
         newest = ros.QoSProfile(depth=1, reliability=ros.ReliabilityPolicy.BEST_EFFORT)
         node.create_subscription(Float64MultiArray, "action", statistics.action, newest)
         node.create_subscription(String, "actuator/state", statistics.actuator, newest)
-        node.create_subscription(String, "pusht/status", statistics.table, ros.QoSProfile(depth=10))
+        node.create_subscription(String, f"{world}/status", statistics.world, ros.QoSProfile(depth=10))
         while True:
             for _ in range(CALLBACKS):
                 if not callbacks.spin_once(0.0):
@@ -86,11 +86,11 @@ class LoopStatistics:
             if before is not None:
                 self._chunks += accepted - before if accepted >= before else accepted  # the actuator was restarted
 
-    def table(self, message: Any) -> None:
+    def world(self, message: Any) -> None:
         from auras_ros.nodes.common.texts import read_json
 
         with suppress(KeyError, ValueError):
-            fields = read_json(message.data, "pusht/status")
+            fields = read_json(message.data, "status")
             episode, success = _number(fields["episode"]), fields["success"] is True
             if fields["done"] is True and self._episode != (episode, success):
                 self._episode = (episode, success)

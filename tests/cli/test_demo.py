@@ -23,13 +23,14 @@ from auras_ros.cli import demo
 from auras_ros.cli.demo import DemoError, DemoResult, progress_line
 from auras_ros.cli.demo_options import overrides, parse
 from auras_ros.live.chunk_times import ChunkTimes
-from auras_ros.live.referee.episode import Rules, TableStatus
+from auras_ros.live.referee.episode import Rules, WorldStatus
 from auras_ros.live.referee.measures import Measures
 from auras_ros.live.referee.referee import Call, Referee, RefereePhase
 from auras_ros.nodes.common.config import EXECUTABLES, read_config
 from auras_ros.pipeline.plan import Plan
 from auras_ros.ros import Clock, ClockType, Node, init, try_shutdown
-from auras_ros.sim.pusht import DRIFT_SUCCESS_COVERAGE
+from auras_ros.sim.pusht import DRIFT_SUCCESS_COVERAGE, SUCCESS_COVERAGE
+from auras_ros.sim.worlds import find
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 150.0
@@ -41,15 +42,16 @@ def test_a_plan_alone_is_played_for_a_minute_on_a_table_that_stands() -> None:
     options = parse(["--plan", "quick"])
     assert (options.rules, options.seed, options.video) == (Rules(seconds=60.0), 0, True)
     assert options.plan == Plan("quick", frame_period_ms=400.0)  # the config's period, for a generation plan alone
-    assert overrides(options) == {"pusht": {"seed": 0}, "agent": {"plan": "quick,frame_period_ms=400.0", "seed": 0}}
+    standing = {"seed": 0, "drift_px": 0.0, "success_coverage": SUCCESS_COVERAGE, "things": ""}
+    assert overrides(options) == {"pusht": standing, "agent": {"plan": "quick,frame_period_ms=400.0", "seed": 0}}
 
 
 def test_without_a_plan_three_are_played_on_the_drifting_table() -> None:
     options = parse([])
     assert (options.rules, options.plan) == (Rules(seconds=None, episodes=3), None)
-    drifting = {"seed": 0, "drift_px": 0.5, "success_coverage": DRIFT_SUCCESS_COVERAGE}
+    drifting = {"seed": 0, "drift_px": 0.5, "success_coverage": DRIFT_SUCCESS_COVERAGE, "things": ""}
     assert overrides(options) == {"pusht": drifting, "agent": {"seed": 0}}
-    assert parse(["--drift", "0"]).drift_px == 0
+    assert overrides(parse(["--sim", "pusht"]))["pusht"]["drift_px"] == 0
     plans = demo.all_plans(60)
     assert list(plans) == ["seq", "auras", "vlm"]
     assert plans["vlm"] == plans["auras"]
@@ -65,7 +67,7 @@ def trial(chunks: list[ChunkTimes], plan: str = "ddim40") -> DemoResult:
     for chunk in chunks:
         measures.chunk(chunk)
     measures.spans.append((1000 * MS, 5000 * MS))
-    return DemoResult("trial", "", Plan(plan), 0.5, None, measures, 0.0, None, "")
+    return DemoResult("trial", "", Plan(plan), find("pusht-drift"), None, measures, 0.0, None, "")
 
 
 def chunk(latched_ms: int, perception_ms: int, generation_ms: int) -> ChunkTimes:
@@ -104,10 +106,9 @@ def test_episodes_alone_have_no_time_limit() -> None:
 
 
 def test_drift_brings_its_own_threshold() -> None:
-    given = overrides(parse(["--drift", "0.5", "--seed", "7", "--no-video"]))["pusht"]
-    expected = {"seed": 7, "viewer_px": 0, "drift_px": 0.5, "success_coverage": DRIFT_SUCCESS_COVERAGE}
+    given = overrides(parse(["--sim", "pusht-drift:drift_px=0.7", "--seed", "7", "--no-video"]))["pusht"]
+    expected = {"seed": 7, "viewer_px": 0, "drift_px": 0.7, "success_coverage": DRIFT_SUCCESS_COVERAGE, "things": ""}
     assert given == expected
-    assert "success_coverage" not in overrides(parse(["--drift", "0"]))["pusht"]
 
 
 def test_the_type_of_the_weights_is_the_agents() -> None:
@@ -123,8 +124,8 @@ def test_the_type_of_the_weights_is_the_agents() -> None:
         ["--episodes", "0"],
         ["--seed", "x"],
         ["--seed", "-1"],
-        ["--drift", "-1"],
-        ["--drift", "nan"],
+        ["--sim", "pusht:drift_px=-1"],
+        ["--sim", "chess"],
         ["--plan", "quick,mode=warp"],
     ],
 )
@@ -139,7 +140,7 @@ def test_where_the_plan_is_too_slow_the_quickest_is_played_and_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Guards against a demo that refuses to start on a machine where 100 steps take longer."""
-    options = parse(["--plan", "ddpm100", "--drift", "0.5", "--seed", "3", "--no-video", "--out", str(tmp_path)])
+    options = parse(["--plan", "ddpm100", "--sim", "pusht-drift", "--seed", "3", "--no-video", "--out", str(tmp_path)])
     assert options.plan is not None
     running = demo._Play("", options.plan, options, [])
     overridden: list[tuple[str, dict[str, Any]]] = []
@@ -222,11 +223,11 @@ def test_the_progress_line_says_what_the_referee_does() -> None:
     assert progress_line(referee, 0) == "   0 s  0 of 0 succeeded  disarming"
     for call in (Call.DISARM, Call.RESET_WORLD):
         referee.on_answer(call, True, "", 0)
-    referee.on_status(TableStatus(2, 5, 0, 0.0, False, False, True, 1, 1, None), 1)
+    referee.on_status(WorldStatus(2, 5, 0, {"coverage": 0.0}, False, False, True, 1, 1, None), 1)
     for call in (Call.RESET_AGENT, Call.ARM):
         referee.on_answer(call, True, "", 2)
     referee.on_actuator("armed", "valid chunk", 3, 3)
-    referee.on_status(TableStatus(2, 5, 31, 0.625, False, False, False, 4, 4, None), 4)
+    referee.on_status(WorldStatus(2, 5, 31, {"coverage": 0.625}, False, False, False, 4, 4, None), 4)
     where = "episode 2  seed 5  step 31  coverage 0.62  armed"
     assert progress_line(referee, 12_000_000_002) == f"  12 s  0 of 0 succeeded  {where}"
 
@@ -388,7 +389,7 @@ def test_a_whole_run_plays_three_times_measures_and_writes(begin: Callable[..., 
     run = begin("--episodes", "1", "--seconds", "3", "--out", str(out), "--json", str(extra))
     run.until("  step ")
     children = run.children()
-    assert {EXECUTABLES[each] for each in ("agent", "actuator", "pusht_bridge")} <= set(children)
+    assert {EXECUTABLES[each] for each in ("agent", "actuator", "sim_bridge")} <= set(children)
     text = run.until(None)
     assert run.process.wait(timeout=30) == 0, text
     report = json.loads((out / "demo.json").read_text())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from auras_ros.cli import sim
-from auras_ros.sim import pusht_bridge
+from auras_ros.sim import bridge
+from auras_ros.sim.worlds import find
 from tests.nodes.wire import own_domain
 
 
@@ -18,7 +19,7 @@ def test_it_says_what_it_offers_and_what_to_do_next(
         given.extend(argv)
         return 0
 
-    monkeypatch.setattr(pusht_bridge, "main", main)
+    monkeypatch.setattr(bridge, "main", main)
     assert sim.run(["pusht", "-p", "seed:=3"]) == 0
     assert given[-2:] == ["-p", "seed:=3"]
     said = capsys.readouterr().out
@@ -32,15 +33,15 @@ def test_the_topics_that_it_names_are_the_bridges() -> None:
     with own_domain():
         init(args=[])
         try:
-            bridge = pusht_bridge.PushTBridge()
-            there = [name for name, _ in bridge.get_topic_names_and_types()]
-            bridge.destroy_node()
+            node = bridge.SimBridge(find("pusht"))
+            there = [name for name, _ in node.get_topic_names_and_types()]
+            node.destroy_node()
         finally:
             try_shutdown()
     for name in ("camera/top/image_raw", "camera/top/image_raw/compressed", "joint_states", "pusht/status", "action"):
-        assert name in sim.GREETING
+        assert name in sim.greeting(find("pusht"))
         assert f"/{name}" in there
-    assert "pusht/reset" in sim.GREETING
+    assert "pusht/reset" in sim.greeting(find("pusht"))
 
 
 def test_a_config_that_is_not_there_is_status_2_as_everywhere(capsys: pytest.CaptureFixture[str]) -> None:

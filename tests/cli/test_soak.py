@@ -236,7 +236,7 @@ def test_half_a_minute_of_faults_breaks_no_promise(begin: Callable[..., subproce
     assert process.returncode == (1 if found["violations"] else 0), output
     assert found["summary"]["faults"] == len(found["rows"]) >= 3
     assert found["summary"]["actions"] > 1000
-    assert {"pusht_bridge", "actuator", "agent"} == set(found["processes"])
+    assert {"sim_bridge", "actuator", "agent"} == set(found["processes"])
     assert all(row["ms"] is not None for row in found["rows"])
     for kind in {row["kind"] for row in found["rows"]}:
         limit_ms = faults(1600.0, 100.0)[kind].limit_ms

@@ -39,8 +39,8 @@ def test_the_line_says_what_was_heard_since_the_last_one() -> None:
         statistics.action(action(age_ms * 1_000_000))
     statistics.action(action(None))
     for episode, success in ((1, True), (1, True), (2, False)):
-        statistics.table(text(episode=episode, done=True, success=success))
-    statistics.table(text(episode=3, done=False, success=False))
+        statistics.world(text(episode=episode, done=True, success=success))
+    statistics.world(text(episode=3, done=False, success=False))
     line = "armed  1 of 2 episodes succeeded  0.7 chunks/s  actions from observations 400 ms old"
     assert statistics.line(10.0) == line
     statistics.actuator(text(state="stopped", reason="pressed", counters={"accepted": 2}))
@@ -55,7 +55,7 @@ HOSTILE = ["", "[" * 60_000, "[]", "{}", '{"episode": {}, "done": 1, "success": 
 @pytest.mark.parametrize("data", HOSTILE, ids=lambda data: data[:60])
 def test_a_message_of_another_form_says_nothing(data: str) -> None:
     statistics = LoopStatistics()
-    statistics.table(SimpleNamespace(data=data))
+    statistics.world(SimpleNamespace(data=data))
     statistics.actuator(SimpleNamespace(data=data))
     statistics.action(Float64MultiArray(data=[1.0]))
     assert statistics.line(1.0) == "no message of the actuator yet"
@@ -73,7 +73,7 @@ def test_what_is_on_the_wire_is_printed(monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.setattr(module, "EVERY_S", {True: 0.2, False: 0.2})
     with own_domain():
         watch = Watch("left")
-        lines = status_lines("/left")
+        lines = status_lines("pusht", "/left")
         try:
             state = watch.node.create_publisher(String, "actuator/state", LATCHED)
             actions = watch.node.create_publisher(Float64MultiArray, "action", RELIABLE)
@@ -106,7 +106,7 @@ def test_a_message_that_breaks_a_callback_leaves_the_run_and_the_line(
     monkeypatch.setattr(LoopStatistics, "actuator", actuator)
     with own_domain():
         watch = Watch("left")
-        lines = status_lines("/left")
+        lines = status_lines("pusht", "/left")
         try:
             state = watch.node.create_publisher(String, "actuator/state", LATCHED)
             end_s = time.monotonic() + PATIENCE_S
@@ -133,7 +133,7 @@ def test_where_nobody_can_listen_the_run_goes_on(
         raise error
 
     monkeypatch.setattr("auras_ros.live.loop.own_node", broken)
-    lines = status_lines()
+    lines = status_lines("pusht")
     next(lines)
     next(lines)
     lines.close()

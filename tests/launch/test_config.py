@@ -14,10 +14,14 @@ from auras_ros.nodes.actuator.settings import ActuatorSettings
 from auras_ros.nodes.agent.settings import AgentSettings
 from auras_ros.nodes.vlm.settings import VlmSettings
 from auras_ros.parameters import checked
-from auras_ros.sim import pusht_game
+from auras_ros.sim.bridge_settings import bridge_settings
+from auras_ros.sim.worlds import find
 
 CONFIGS = sorted((Path(__file__).resolve().parents[2] / "config").glob("pusht*.yaml"))
-SETTINGS = {"pusht": pusht_game.TableSettings, "actuator": ActuatorSettings, "agent": AgentSettings, "vlm": VlmSettings}
+TABLE = bridge_settings(find("pusht"))
+SETTINGS: dict[str, Any] = {
+    "pusht": TABLE, "actuator": ActuatorSettings, "agent": AgentSettings, "vlm": VlmSettings
+}  # fmt: skip
 
 
 def sections(path: Path) -> dict[str, dict[str, Any]]:
@@ -37,9 +41,9 @@ def test_every_parameter_is_one_of_its_node_and_of_its_type(path: Path) -> None:
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
 def test_the_bridge_takes_its_section(path: Path) -> None:
-    known = {each.name: each for each in fields(pusht_game.TableSettings)}
+    known = {each.name: each for each in fields(TABLE)}
     given = sections(path)["pusht"]
-    pusht_game.TableSettings(**{name: checked("pusht", known[name], value) for name, value in given.items()})
+    TABLE(**{name: checked("pusht", known[name], value) for name, value in given.items()})
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
@@ -47,7 +51,7 @@ def test_the_supervisor_starts_the_actuator_before_the_agent(path: Path) -> None
     """The actuator watches the agent; it must be there first."""
     supervisor = sections(path)["supervisor"]
     watched = ["vlm"] if path.name == "pusht_monitor.yaml" else []
-    assert supervisor["processes"] == ["pusht_bridge", "actuator", "agent", *watched]
+    assert supervisor["processes"] == ["sim_bridge", "actuator", "agent", *watched]
     assert supervisor["respawn"] is True
 
 

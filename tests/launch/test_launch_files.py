@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOUBLES = Path(__file__).with_name("doubles")
 FILES = ("agent.launch.py", "sim.launch.py")
 # What setup.py installs into lib/auras_ros.
-EXECUTABLES = {"agent", "actuator", "vlm", "pusht_bridge"}
+EXECUTABLES = {"agent", "actuator", "vlm", "sim_bridge"}
 CONFIGURE, ACTIVATE = 1, 3  # lifecycle_msgs/msg/Transition
 
 
@@ -76,7 +76,7 @@ def started(file: str, config: str = "pusht", **arguments: str) -> list[Any]:
     ("file", "expected"),
     [
         ("agent.launch.py", [("actuator", "actuator", "Node"), ("agent", "agent", "LifecycleNode")]),
-        ("sim.launch.py", [("pusht_bridge", "pusht", "Node")]),
+        ("sim.launch.py", [("sim_bridge", "pusht", "Node")]),
     ],
 )
 def test_each_file_starts_its_side_under_the_names_the_yaml_uses(
@@ -93,6 +93,32 @@ def test_each_file_starts_its_side_under_the_names_the_yaml_uses(
         assert whole == str(ROOT / "config" / "pusht.yaml")
         section = sections[node.name]["ros__parameters"]
         assert own == {**section, "autostart": False} if node.name == "agent" else own == section
+
+
+def test_a_world_is_named_without_a_configuration_and_then_has_its_own_parameters() -> None:
+    (node,) = started("sim.launch.py", "", sim="pusht-drift")
+    assert (node.executable, node.name, node.arguments) == ("sim_bridge", "pusht", ["--sim", "pusht-drift"])
+    assert (node.parameters, node.respawn) == ([], True)
+    (node,) = started("sim.launch.py", "", sim="pusht", use_sim_time="true")
+    assert node.parameters == [{"use_sim_time": True}]
+
+
+def test_without_either_it_is_push_t_as_configured() -> None:
+    (node,) = started("sim.launch.py", "")
+    assert node.arguments == ["--sim", "pusht"]
+    assert node.parameters[0] == str(ROOT / "config" / "pusht.yaml")
+
+
+def test_a_world_with_a_configuration_takes_its_section(tmp_path: Path) -> None:
+    """Whatever else the configuration starts, here it is this world's bridge."""
+    config = own_config(tmp_path, processes=["agent"])
+    (node,) = started("sim.launch.py", config, sim="pusht")
+    assert (node.name, node.parameters[0]) == ("pusht", config)
+
+
+def test_a_world_that_is_not_known_is_named() -> None:
+    with pytest.raises(ValueError, match="sim 'kitchen' is not known; known: pusht, pusht-drift"):
+        started("sim.launch.py", "", sim="kitchen")
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -206,8 +232,9 @@ def test_the_arguments_are_deployment_settings_alone(file: str) -> None:
 
     entities = load(file).generate_launch_description().entities
     declared = {each.name: each for each in entities if isinstance(each, DeclareLaunchArgument)}
-    assert set(declared) == {"config", "namespace", "respawn", "use_sim_time", "end_with_launch", "log_level"}
-    assert declared["config"].default_value == "pusht"
+    own = {"sim"} if file == "sim.launch.py" else set()
+    assert set(declared) == {"config", "namespace", "respawn", "use_sim_time", "end_with_launch", "log_level", *own}
+    assert declared["config"].default_value == ("" if own else "pusht")
     assert all(each.description for each in declared.values())
 
 
@@ -266,7 +293,7 @@ def test_an_unknown_configuration_is_named(file: str) -> None:
         started(file, "no_such_thing")
 
 
-@pytest.mark.parametrize(("file", "other"), [("agent.launch.py", "pusht_bridge"), ("sim.launch.py", "agent")])
+@pytest.mark.parametrize(("file", "other"), [("agent.launch.py", "sim_bridge"), ("sim.launch.py", "agent")])
 def test_a_configuration_without_this_side_is_refused(file: str, other: str, tmp_path: Path) -> None:
     """Guards against a launch that starts nothing and looks as if it ran."""
     with pytest.raises(RuntimeError, match=r"mine\.yaml: supervisor\.processes"):

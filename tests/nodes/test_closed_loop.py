@@ -58,13 +58,13 @@ def auras_run(children: Children, *words: str) -> Child:
 
 
 def test_the_agent_dies_and_comes_back(children: Children, checkpoint: str, tmp_path: Path) -> None:
-    path = config(tmp_path, checkpoint, "pusht_bridge", "actuator", "agent")
+    path = config(tmp_path, checkpoint, "sim_bridge", "actuator", "agent")
     run = auras_run(children, str(path), "--namespace", "/left")
     watch = Watch("/left")  # everything is under the namespace
     try:
         watch.armed()
         killed = running(run.pid)
-        assert killed.keys() == {"pusht_bridge", "actuator", "agent"}
+        assert killed.keys() == {"sim_bridge", "actuator", "agent"}
         session = watch.state_where(lambda state: state["session"], "whom it follows")["session"]
         killed_ns = time.monotonic_ns()
         os.kill(killed["agent"], signal.SIGKILL)
@@ -93,7 +93,7 @@ def test_the_agent_dies_and_comes_back(children: Children, checkpoint: str, tmp_
 def test_nothing_is_left_behind(
     children: Children, watch: Watch, checkpoint: str, tmp_path: Path, number: signal.Signals
 ) -> None:
-    run = auras_run(children, str(config(tmp_path, checkpoint, "actuator", "pusht_bridge")))
+    run = auras_run(children, str(config(tmp_path, checkpoint, "actuator", "sim_bridge")))
     watch.until(lambda: watch.states, "the actuator's state")
     watch.until(lambda: len(running(run.pid)) == 2, "both processes")
     pids = running(run.pid).values()

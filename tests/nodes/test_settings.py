@@ -29,7 +29,7 @@ from auras_ros.nodes.agent import node as agent
 from auras_ros.pipeline.plan import Plan, TooSlowError
 from auras_ros.ros.dds import loopback
 from auras_ros.ros.dds.library import DdsError
-from auras_ros.sim import pusht_bridge
+from auras_ros.sim import bridge
 from tests.nodes.wire import Children
 
 
@@ -206,7 +206,7 @@ def test_a_machine_that_cannot_keep_localhost_is_named(
     """It ended in a traceback, and the supervisor started it again for ever. A device that is not there stands for a
     kernel that ties no socket."""
     monkeypatch.setattr(loopback, "DEVICE", b"no_such_device")
-    for node in (actuator, pusht_bridge):
+    for node in (actuator, bridge):
         assert node.main([node.__name__, "--ros-args"]) == 2
         error = capfd.readouterr().err
         assert error.startswith("error: domain ")

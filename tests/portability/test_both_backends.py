@@ -182,13 +182,13 @@ def test_asked_to_stop_the_actuator_says_a_last_hold(armed: Child, watch: Watch)
     watch.until(lambda: watch.actions[-1].label.source == "hold", "a hold command as the last word")
 
 
-def test_the_pusht_bridge(backend: str, children: Children, watch: Watch) -> None:
+def test_the_bridge_of_push_t(backend: str, children: Children, watch: Watch) -> None:
     images, joints, status = list[Image](), list[JointState](), list[dict[str, Any]]()
     listen = watch.node.create_subscription
     listen(Image, "camera/top/image_raw", images.append, BEST_EFFORT)
     listen(JointState, "joint_states", joints.append, BEST_EFFORT)
     listen(String, "pusht/status", lambda message: status.append(json.loads(message.data)), RELIABLE)
-    child = children(sys.executable, "-m", "auras_ros.sim.pusht_bridge", "--ros-args", "-p", "seed:=7")
+    child = children(sys.executable, "-m", "auras_ros.sim.bridge", "--ros-args", "-p", "seed:=7")
     watch.until(lambda: images and joints and status, "camera, joint states and status")
     assert (images[-1].height, images[-1].width, images[-1].encoding) == (96, 96, "rgb8")
     assert len(images[-1].data) == 96 * 96 * 3

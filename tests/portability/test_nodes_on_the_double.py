@@ -112,7 +112,7 @@ def test_the_vlm(drive: Drive, vlm_folder: Path) -> None:
     assert facts["answer"] == "top"
 
 
-def test_the_pusht_bridge(drive: Drive) -> None:
+def test_the_bridge_of_push_t(drive: Drive) -> None:
     outcome = drive("bridge", publish_clock=True, viewer_px=64)
     assert outcome["refused"] == []
     has(

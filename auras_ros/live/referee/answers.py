@@ -10,6 +10,7 @@ from typing import Any
 from auras_ros.live.referee.measures import Spread
 
 GOAL = "goal"  # the standing question whose answer the table's status knows
+COVERED = "coverage"  # Push-T's sub-goal
 COVERAGE = 0.95  # docs/pusht-vlm.md: its answer is yes beyond this, whatever the demo calls a success
 KEPT = 100  # newest statuses
 

@@ -1,4 +1,4 @@
-"""What the referee is told and writes down: when to stop, the table's status, an episode's result. Data only."""
+"""What the referee is told and writes down: when to stop, the world's status, an episode's result. Data only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Rules:
     """When to stop. seconds: begin no episode later than this after the first was armed; None: no limit.
 
     grace_s: how long a running episode may go on after that. patience_s: how long starting an episode may take.
-    move_s: how long an armed table may stand still. Raises ValueError naming the field.
+    move_s: how long an armed world may stand still. Raises ValueError naming the field.
     """
 
     seconds: float | None = 60.0
@@ -31,51 +31,62 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class TableStatus:
-    """One control step of the table, as `pusht/status` tells it."""
+class WorldStatus:
+    """One control step of the world, as its bridge's `~/status` tells it. sub_goals: shares reached, 0 to 1."""
 
     episode: int
     seed: int
     step: int
-    coverage: float
+    sub_goals: Mapping[str, float]
     success: bool
     done: bool
     waiting: bool
     stamp_ns: int
     mono_ns: int
-    action: tuple[float, float] | None
+    action: tuple[float, ...] | None
 
     @classmethod
-    def from_dict(cls, raw: Mapping[str, Any]) -> TableStatus:
+    def from_dict(cls, raw: Mapping[str, Any]) -> WorldStatus:
         """Raises ValueError naming the field that is missing or of another type."""
         values: dict[str, Any] = {}
         for name, kind in _TYPES.items():
             given: Any = raw.get(name)
-            if type(given) is not kind and not (kind is float and type(given) is int):
-                raise ValueError(f"pusht/status: {name}: expected {kind.__name__}, got {given!r}")
-            values[name] = float(given) if kind is float else given
-        action = raw.get("action")
-        try:
-            values["action"] = None if action is None else (float(action[0]), float(action[1]))
-        except (IndexError, TypeError, ValueError) as error:
-            raise ValueError(f"pusht/status: action: expected [x, y] or null, got {action!r}") from error
+            if type(given) is not kind:
+                raise ValueError(f"status: {name}: expected {kind.__name__}, got {given!r}")
+            values[name] = given
+        goals, action = raw.get("sub_goals"), raw.get("action")
+        if not isinstance(goals, dict):
+            raise ValueError(f"status: sub_goals: expected shares by name, got {goals!r}")
+        values["sub_goals"] = dict(zip(goals, _numbers("sub_goals", goals.values()), strict=True))
+        values["action"] = None if action is None else tuple(_numbers("action", action))
         return cls(**values)
 
 
-_TYPES: dict[str, Any] = {name: kind for name, kind in get_type_hints(TableStatus).items() if name != "action"}
+def _numbers(name: str, given: Any) -> list[float]:
+    try:
+        return [float(each) for each in given]
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"status: {name}: expected numbers, got {given!r}") from error
+
+
+_TYPES: dict[str, Any] = {
+    name: kind for name, kind in get_type_hints(WorldStatus).items() if name not in ("sub_goals", "action")
+}
 
 
 @dataclass
 class LiveEpisode:
-    """One episode's result. Coverages are shares of the goal, 0 to 1; `notes` says what went wrong on the way."""
+    """One episode's result. best, last: how far each sub-goal was reached, 0 to 1. notes: what went wrong."""
 
     seed: int
     success: bool = False
     steps: int = 0
-    best_coverage: float = 0.0
-    last_coverage: float = 0.0
+    best: dict[str, float] = field(default_factory=dict)
+    last: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def row(self) -> dict[str, Any]:
         """A flat object for the report."""
-        return {**vars(self), "notes": "; ".join(self.notes)}
+        goals = {f"{when}_{name}": share for when in ("best", "last") for name, share in getattr(self, when).items()}
+        told = {"seed": self.seed, "success": self.success, "steps": self.steps}
+        return {**told, **goals, "notes": "; ".join(self.notes)}

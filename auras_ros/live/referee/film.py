@@ -1,4 +1,4 @@
-"""Turns what the referee hears into the frames of a video: pairs pictures with statuses, remembers chunks.
+"""Turns what the referee hears of Push-T into the frames of a video: pairs pictures with statuses, remembers chunks.
 
 One frame a control step, so that the video runs at the speed of the world; a picture that was lost on the way is
 replaced by the frame before. It knows no ROS and decides nothing.
@@ -13,7 +13,8 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from auras_ros.live.referee.episode import TableStatus
+from auras_ros.live.referee.answers import COVERED
+from auras_ros.live.referee.episode import WorldStatus
 from auras_ros.live.referee.pictures import FilmFrame, draw
 
 RATE_HZ = 10.0
@@ -44,7 +45,7 @@ class Film:
         self._age_ns: int | None = None
         self._origin_ns: int | None = None
         self._table: tuple[int, NDArray[np.uint8]] | None = None
-        self._waiting: tuple[TableStatus, int, int] | None = None
+        self._waiting: tuple[WorldStatus, int, int] | None = None
         self._frame: NDArray[np.uint8] | None = None
 
     def chunk(self, request: int, actions: NDArray[np.float64]) -> None:
@@ -69,7 +70,7 @@ class Film:
         self._table = (stamp_ns, image.copy())
         self._shoot()
 
-    def status(self, status: TableStatus, played: int, successes: int) -> None:
+    def status(self, status: WorldStatus, played: int, successes: int) -> None:
         """A control step to be filmed; `played` and `successes` include the episode if it is done."""
         self.cut()
         self._waiting = (status, played, successes)
@@ -99,21 +100,21 @@ class Film:
         self._frame = draw(self._scene(status, played, successes, self._table[1]))
         self._write(self._frame, status.seed, LAST_FRAME_COPIES if status.done else 1)
 
-    def _scene(self, status: TableStatus, played: int, successes: int, table: NDArray[np.uint8]) -> FilmFrame:
+    def _scene(self, status: WorldStatus, played: int, successes: int, table: NDArray[np.uint8]) -> FilmFrame:
         chunk = None if self._request is None else self._chunks.get(self._request)
         verdict = ("success" if status.success else f"no success in {status.step} steps") if status.done else ""
         return FilmFrame(
             table=table,
             seed=status.seed,
             step=status.step,
-            coverage=status.coverage,
+            coverage=status.sub_goals[COVERED],
             threshold=self._threshold,
             state=self._state,
             source=self._source,
             age_ms=None if self._age_ns is None else self._age_ns / 1e6,
             seen=nearest(self._seen, self._origin_ns),
             request=self._request,
-            action=status.action,
+            action=None if status.action is None else (status.action[0], status.action[1]),
             rest=None if chunk is None or self._index is None else chunk[self._index + 1 :],
             successes=successes,
             played=played,

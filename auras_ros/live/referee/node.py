@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from auras_ros.clock import SchedulerClock
 from auras_ros.live.chunk_times import ChunkTimes, values_of
-from auras_ros.live.referee.answers import TableAnswers
-from auras_ros.live.referee.episode import Rules, TableStatus
+from auras_ros.live.referee.answers import COVERED, TableAnswers
+from auras_ros.live.referee.episode import Rules, WorldStatus
 from auras_ros.live.referee.film import Film
 from auras_ros.live.referee.measures import Measures
 from auras_ros.live.referee.referee import Call, Referee
@@ -25,7 +25,7 @@ from auras_ros.ros.image import stamp_ns
 from auras_ros.ros.msg import DiagnosticArray, Float64MultiArray, Image, String
 from auras_ros.ros.srv import Trigger
 
-STATUS, VIEWER, STATE = "pusht/status", "camera/viewer/image_raw", "actuator/state"
+VIEWER, STATE = "camera/viewer/image_raw", "actuator/state"
 ACTION, CHUNK, PROVENANCE, ANSWER = "action", "agent/chunk", "provenance", "answer"
 FROM_AGENT = (PROVENANCE, Call.RESET_AGENT.value)  # the last to come: it loads and warms up the policy
 
@@ -33,12 +33,13 @@ FROM_AGENT = (PROVENANCE, Call.RESET_AGENT.value)  # the last to come: it loads 
 class RefereeNode(Node):
     """Listens from the start; plays once `begin` was called. One thread: the caller spins it and calls `step`.
 
-    contract: the checkpoint's action contract. rate_hz: the actuator's rate, which gives the deadline asked for.
-    answers: takes what the node vlm says; None: it is not asked.
+    world: the name of its bridge's node. contract: the checkpoint's action contract. rate_hz: the actuator's rate,
+    which gives the deadline asked for. answers: takes what the node vlm says; None: it is not asked.
     """
 
     def __init__(
         self,
+        world: str,
         contract: Any,
         rate_hz: float,
         film: Film | None,
@@ -54,8 +55,10 @@ class RefereeNode(Node):
         self.deadline_ms = DEADLINE_TICKS * 1000.0 / rate_hz
         self._contract, self._film, self._mono, self._answers = contract, film, clock, answers
         self._was_playing = False
-        self._status: TableStatus | None = None
-        self._calls = {call: self.create_client(Trigger, call.value) for call in Call}
+        self._status: WorldStatus | None = None
+        self._world_status = f"{world}/status"
+        self._services = {call: call.value for call in Call} | {Call.RESET_WORLD: f"{world}/{Call.RESET_WORLD.value}"}
+        self._calls = {call: self.create_client(Trigger, name) for call, name in self._services.items()}
         self._pending: tuple[Call, Future] | None = None
         self._listen()
 
@@ -69,7 +72,7 @@ class RefereeNode(Node):
         self.create_subscription(Float64MultiArray, ACTION, refusing(self._on_action), deadline, event_callbacks=events)
         self.create_subscription(DiagnosticArray, PROVENANCE, refusing(self._on_provenance), every)
         self.create_subscription(String, STATE, refusing(self._on_actuator), LATCHED)
-        self.create_subscription(String, STATUS, refusing(self._on_status), every)
+        self.create_subscription(String, self._world_status, refusing(self._on_status), every)
         if self._answers is not None:
             self.create_subscription(String, ANSWER, refusing(partial(self._on_answered, self._answers)), every)
         if self._film is not None:
@@ -80,10 +83,10 @@ class RefereeNode(Node):
 
     def missing(self) -> list[str]:
         """Topics not heard of yet, and services not there yet."""
-        wanted = [STATUS, STATE, PROVENANCE]
+        wanted = [self._world_status, STATE, PROVENANCE]
         wanted += [VIEWER] if self._film is not None else []
         wanted += [ANSWER] if self._answers is not None else []
-        services = [call.value for call, client in self._calls.items() if not client.service_is_ready()]
+        services = [self._services[call] for call, client in self._calls.items() if not client.service_is_ready()]
         return [topic for topic in wanted if topic not in self.heard] + services
 
     def begin(self, rules: Rules) -> Referee:
@@ -171,17 +174,17 @@ class RefereeNode(Node):
             self._film.actuator(state)
 
     def _on_status(self, message: String) -> None:
-        fields = read_json(message.data, STATUS)
-        status = self._status = TableStatus.from_dict(fields)
+        fields = read_json(message.data, self._world_status)
+        status = self._status = WorldStatus.from_dict(fields)
         if self._playing:
             self.measures.world(fields)
-        self.heard.add(STATUS)
+        self.heard.add(self._world_status)
         referee = self.referee
         if referee is None:
             return
         playing = referee.playing
         if playing and self._answers is not None:
-            self._answers.status(status.stamp_ns, status.coverage)
+            self._answers.status(status.stamp_ns, status.sub_goals[COVERED])
         referee.on_status(status, self._mono.now_ns())
         if playing and self._film is not None:
             self._film.status(status, len(referee.episodes), referee.successes)

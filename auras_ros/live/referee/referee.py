@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from auras_ros.live.referee.episode import LiveEpisode, Rules, TableStatus
+from auras_ros.live.referee.episode import LiveEpisode, Rules, WorldStatus
 
 NS_PER_S = 1_000_000_000
 CALL_TIMEOUT_NS = 3 * NS_PER_S
@@ -24,7 +24,7 @@ class Call(str, Enum):
     """The services that the referee uses; all std_srvs/Trigger."""
 
     DISARM = "actuator/disarm"
-    RESET_WORLD = "pusht/reset"
+    RESET_WORLD = "reset"  # of the world's node
     RESET_AGENT = "agent/reset"
     ARM = "actuator/arm"
 
@@ -56,7 +56,7 @@ class Referee:
     episode that was running at the end, or None. `fault`: why no further episode could be started, or "".
     """
 
-    def __init__(self, rules: Rules, now_ns: int, status: TableStatus | None = None) -> None:
+    def __init__(self, rules: Rules, now_ns: int, status: WorldStatus | None = None) -> None:
         """status: the table's newest one, if any was heard: an untouched table is played without a reset."""
         self._rules = rules
         self.episodes: list[LiveEpisode] = []
@@ -120,7 +120,7 @@ class Referee:
 
     # -- what is heard ------------------------------------------------------------------------------------
 
-    def on_status(self, status: TableStatus, now_ns: int) -> None:
+    def on_status(self, status: WorldStatus, now_ns: int) -> None:
         """A control step of the table."""
         before, self.status = self.status, status
         if self.phase is RefereePhase.SHOWING and status.waiting and status.mono_ns > self._shown_after_ns:
@@ -136,15 +136,15 @@ class Referee:
             else:
                 self._watch(status, now_ns)
 
-    def _watch(self, status: TableStatus, now_ns: int) -> None:
+    def _watch(self, status: WorldStatus, now_ns: int) -> None:
         attempt = self._attempt
         if status.waiting:
             if now_ns - self._armed_ns > self._rules.move_s * NS_PER_S:
                 self._spoil(f"armed, but no action moved the table for {self._rules.move_s:g} s", now_ns)
             return
         self._played.add(status.seed)
-        attempt.steps, attempt.last_coverage, attempt.success = status.step, status.coverage, status.success
-        attempt.best_coverage = max(attempt.best_coverage, status.coverage)
+        attempt.steps, attempt.last, attempt.success = status.step, dict(status.sub_goals), status.success
+        attempt.best = {name: max(share, attempt.best.get(name, 0.0)) for name, share in status.sub_goals.items()}
         if status.done:
             self.episodes.append(attempt)
             self._void_in_a_row = 0

@@ -25,18 +25,18 @@ EXECUTABLES = {
     "agent": "auras_ros.nodes.agent.node",
     "actuator": "auras_ros.nodes.actuator.node",
     "vlm": "auras_ros.nodes.vlm.node",
-    "pusht_bridge": "auras_ros.sim.pusht_bridge",
+    "sim_bridge": "auras_ros.sim.bridge",
 }
-SETTINGS = {  # node -> the dataclass whose fields are its parameters
+BRIDGE = "sim_bridge"  # the executable of every world; its node has the world's name
+WORLDS, BRIDGE_SETTINGS = "auras_ros.sim.worlds", "auras_ros.sim.bridge_settings"
+SETTINGS = {  # node -> the dataclass whose fields are its parameters; those of bridges: `settings_of`
     "actuator": "auras_ros.nodes.actuator.settings:ActuatorSettings",
     "agent": "auras_ros.nodes.agent.settings:AgentSettings",
     "vlm": "auras_ros.nodes.vlm.settings:VlmSettings",
-    "pusht": "auras_ros.sim.pusht_game:TableSettings",
 }
 LIFECYCLE = frozenset({"agent", "vlm"})  # nodes that somebody, or `autostart`, configures and activates
 SPARED = frozenset({"vlm"})  # nodes without which the others go on, if its settings are refused
 SUPERVISOR = "supervisor"
-OURS = (*SETTINGS, SUPERVISOR)
 RANGES = ("SUBNET", "LOCALHOST", "OFF", "SYSTEM_DEFAULT")  # of discovery, as ROS 2 names them
 OF_EVERY_NODE = frozenset({"use_sim_time", "start_type_description_service"})  # declared by ROS 2 itself
 _WORDS = re.compile(r"[_\d]+")  # my_actuator and agent2 are not misspelt
@@ -52,12 +52,26 @@ class Supervision:
     """The section `supervisor`, which `auras run` and the launch files read, but no node."""
 
     processes: tuple[str, ...] = parameter((), f"executables, started in this order: {', '.join(EXECUTABLES)}")
+    sim: str = parameter("pusht", "the world of sim_bridge: one of `auras list simulators`, as pusht:drift_px=0.5")
     respawn: bool = parameter(True, "restart a process that ended, after a growing delay")
     discovery_range: str = parameter("", f"who may find the nodes: {', '.join(RANGES)}; empty: only this machine")
 
     def __post_init__(self) -> None:
         if self.discovery_range not in ("", *RANGES):
             raise ParameterError(f"discovery_range: must be one of {', '.join(RANGES)}, got {self.discovery_range!r}")
+        self.node(BRIDGE)
+
+    def node(self, executable: str) -> str:
+        """The name of its node. Raises ParameterError for the bridge of a world that is not known."""
+        try:
+            return importlib.import_module(WORLDS).find(self.sim).world.name if executable == BRIDGE else executable
+        except ValueError as error:
+            raise ParameterError(str(error)) from error
+
+    @property
+    def started(self) -> tuple[str, ...]:
+        """The names of the nodes that are started."""
+        return tuple(self.node(each) for each in self.processes)
 
 
 @dataclass(frozen=True)
@@ -80,10 +94,20 @@ class NodeConfig:
         return {**self.sections[node], **self.placed.get(node, {})}
 
 
+def nodes() -> tuple[str, ...]:
+    """Every node whose parameters are known: our own, and the bridge of each world."""
+    return (*SETTINGS, *importlib.import_module(WORLDS).nodes())
+
+
 def settings_of(node: str) -> type[Any]:
-    """The dataclass of a node's parameters, or of the supervisor's."""
+    """The dataclass of a node's parameters, or of the supervisor's. Raises ValueError for a world that cannot be
+    loaded."""
     if node == SUPERVISOR:
         return Supervision
+    if node not in SETTINGS:
+        sim = importlib.import_module(WORLDS).find(node)
+        settings: type[Any] = importlib.import_module(BRIDGE_SETTINGS).bridge_settings(sim)
+        return settings
     module, _, name = SETTINGS[node].partition(":")
     found: type[Any] = getattr(importlib.import_module(module), name)
     return found
@@ -99,11 +123,16 @@ def read_config(path: Path) -> NodeConfig:
     config = read_parameters_file(path)
     if not config.supervision.processes:
         raise ConfigError(f"{path}: {SUPERVISOR}/{SECTION}/processes is missing: a list of {', '.join(EXECUTABLES)}")
-    for node in (name for name in SETTINGS if name not in config.sections):
-        started = _starts(config.supervision.processes, node)
-        if started and (other := next((each for each in config.foreign if node in _WORDS.split(each)), "")):
+    for node in (name for name in config.supervision.started if name not in config.sections):
+        if other := next((each for each in config.foreign if node in _WORDS.split(each)), ""):
             raise ConfigError(f"{path}: '{other}': the node that is started is called {node}: rename this section")
     return config
+
+
+def bridge_alone(sim: str) -> NodeConfig:
+    """What a file would say that starts nothing but this world's bridge, with the world's own parameters. Raises
+    ParameterError for a world that is not known."""
+    return NodeConfig(Path(), Supervision((BRIDGE,), sim), {}, {}, (), ())
 
 
 def read_parameters_file(path: Path) -> NodeConfig:
@@ -113,7 +142,7 @@ def read_parameters_file(path: Path) -> NodeConfig:
     reading.end()
     sections = reading.root_sections()
     supervision = Supervision(**{name: _frozen(value) for name, value in sections.pop(SUPERVISOR, {}).items()})
-    reading.unstarted(supervision.processes)
+    reading.unstarted(supervision.started)
     notes = tuple(reading.foreign), tuple(reading.warnings)
     return NodeConfig(path, supervision, sections, _placed(path, sections), *notes)
 
@@ -140,7 +169,10 @@ def _read(path: Path) -> _Reading:
     except ParameterFileError as error:
         raise ConfigError(str(error)) from error
     reading = _Reading(path, lines)
-    reading.take(document)
+    try:
+        reading.take(document)
+    except ValueError as error:  # of another package's world
+        raise ConfigError(f"{path}: {error}") from error
     return reading
 
 
@@ -166,7 +198,7 @@ class _Reading:
         self.problems: list[tuple[int, str]] = []  # with their lines; 0 if a problem has none
         self.warnings: list[str] = []
         self.foreign: list[str] = []
-        self._path, self._lines = path, lines
+        self._path, self._lines, self._nodes = path, lines, nodes()
         self._found: list[tuple[KeyPath, dict[str, Any]]] = []  # section -> its parameters
         self._for_every: dict[str, Any] = {}  # valid values for all nodes of the root namespace, or of every namespace
         self._good: dict[KeyPath, tuple[KeyPath, dict[str, Any]]] = {}  # node of ours -> its section, its valid values
@@ -192,10 +224,10 @@ class _Reading:
         made: dict[str, dict[str, Any]] = {}
         for place, values in sorted(self._found, key=lambda found: "*" not in _node_name(found[0])):
             name = "/".join(place).strip("/")
-            for node in SETTINGS if name in ("*", "**") else ():
+            for node in self._nodes if name in ("*", "**") else ():
                 if taken := {key: value for key, value in values.items() if key in parameters_of(node)}:
                     made.setdefault(node, {}).update(taken)
-            if name in OURS:
+            if name in (*self._nodes, SUPERVISOR):
                 made.setdefault(name, {}).update(values)
         return made
 
@@ -229,9 +261,9 @@ class _Reading:
 
     def _section(self, place: KeyPath, values: dict[str, Any]) -> None:
         name = _node_name(place)
-        if _is_ours(place):
+        if self._is_ours(place):
             self._parameters(place, name, values)
-        elif (meant := nearest(name, OURS, 0.75)) and meant not in _WORDS.split(name):
+        elif (meant := nearest(name, (*self._nodes, SUPERVISOR), 0.75)) and meant not in _WORDS.split(name):
             self._wrong(place, f"no node '{name}'; did you mean {meant}?")
         else:
             self.foreign.append(name)
@@ -240,7 +272,7 @@ class _Reading:
     def _parameters(self, place: KeyPath, name: str, values: Mapping[str, Any]) -> None:
         """Check a section of one of our nodes, or of all nodes; a name in the latter may be another node's."""
         everyone = "*" in name
-        nodes, owner = (tuple(SETTINGS), "/".join(place)) if everyone else ((name,), name)
+        nodes, owner = (self._nodes, "/".join(place)) if everyone else ((name,), name)
         known = {key: (node, each) for node in nodes for key, each in parameters_of(node).items()}
         good, before = {}, len(self.problems)
         for key, value in values.items():
@@ -266,7 +298,7 @@ class _Reading:
         """Report values given twice: `agent`, `/agent` and `/: {agent: ...}` are one node, so one would be lost."""
         seen: dict[KeyPath, KeyPath] = {}
         for place, values in self._found:
-            for key in values if _is_ours(place) else ():
+            for key in values if self._is_ours(place) else ():
                 if (first := seen.setdefault((*_full_name(place), key), place)) != place:
                     self._wrong((*place, SECTION, key), f"'{key}' is already given under '{'/'.join(first)}'")
 
@@ -287,10 +319,10 @@ class _Reading:
                 text = str(error)
                 self._wrong((*place, SECTION), text if text.startswith(f"{node}: ") else f"{node}: {text}")
 
-    def unstarted(self, processes: Sequence[str]) -> None:
+    def unstarted(self, started: Sequence[str]) -> None:
         """Warn of sections of nodes that the file does not start though it starts others."""
         for (*namespace, node), (place, _) in self._good.items():
-            if processes and not namespace and node in SETTINGS and not _starts(processes, node):
+            if started and not namespace and node != SUPERVISOR and node not in started:
                 self._warn(place, f"'{node}' is not one of {SUPERVISOR}.processes: it is not started")
 
     def _processes(self, at: KeyPath, names: tuple[Any, ...]) -> None:
@@ -312,6 +344,10 @@ class _Reading:
             self._wrong(at, str(error))
             return each.default
 
+    def _is_ours(self, place: KeyPath) -> bool:
+        name = _node_name(place)
+        return name in (*self._nodes, SUPERVISOR) or "*" in name
+
     def _wrong(self, at: KeyPath, text: str) -> None:
         self.problems.append((self._lines.get(at, 0), self._said(at, text)))
 
@@ -323,10 +359,6 @@ class _Reading:
         return f"{self._path}:{line}: {text}" if line else f"{self._path}: {text}"
 
 
-def _starts(processes: Sequence[str], node: str) -> bool:
-    return any(node in _WORDS.split(each) for each in processes)
-
-
 def _full_name(place: KeyPath) -> KeyPath:
     """The names of a section as a tuple: (left, agent) for both `/left/agent` and `left: {agent: ...}`."""
     return tuple("/".join(place).strip("/").split("/"))
@@ -334,10 +366,6 @@ def _full_name(place: KeyPath) -> KeyPath:
 
 def _node_name(place: KeyPath) -> str:
     return _full_name(place)[-1]
-
-
-def _is_ours(place: KeyPath) -> bool:
-    return _node_name(place) in OURS or "*" in _node_name(place)
 
 
 def _flat(tree: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, Any]]:

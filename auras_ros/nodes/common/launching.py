@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from launch.actions import (
@@ -32,11 +33,11 @@ from lifecycle_msgs.msg import Transition
 from auras_ros import resources
 from auras_ros.exit_status import BAD_SETTINGS
 from auras_ros.nodes.common import discovery
-from auras_ros.nodes.common.config import LIFECYCLE, NodeConfig, read_config
+from auras_ros.nodes.common.config import BRIDGE, LIFECYCLE, NodeConfig, bridge_alone, read_config
 from auras_ros.nodes.common.supervisor import BRAKING_S
 
-BRIDGE = "_bridge"  # executable `pusht_bridge` is node `pusht`: a simulator in the place of a robot
 ACTUATOR, VLM = "actuator", "vlm"
+DEFAULT_CONFIG = "pusht"
 RESPAWN_DELAY_S = 1.0  # not 0: in this time a process that must not be restarted is shut down
 PAUSES_S = (RESPAWN_DELAY_S, 2.0, 4.0, 8.0, 16.0, 30.0)  # between repeated starts or configures from here
 STEADY_S = 60.0  # after an actuator has run this long, the shortest pause is used again
@@ -45,24 +46,28 @@ POLL_S = 0.2  # between two checks for a new process's node
 WITH_PARENT = "setpriv --pdeathsig TERM --"
 AS_CONFIGURED = "true or false; empty: as the configuration says"
 ARGUMENTS = {  # name -> default, description
-    "config": ("pusht", "YAML file or shipped name"),
+    "config": (DEFAULT_CONFIG, "YAML file or shipped name"),
     "namespace": ("", "namespace of every node"),
     "respawn": ("", f"restart ended processes: {AS_CONFIGURED}"),
     "use_sim_time": ("", f"follow /clock: {AS_CONFIGURED}"),
     "end_with_launch": ("false", "true: SIGTERM the processes however ros2 launch ends"),
     "log_level": ("info", "debug, info, warn, error or fatal"),
 }
+OF_THE_SIMULATOR = {
+    "sim": ("", "world, one of `auras list simulators`, as pusht:drift_px=0.5; empty: as the configuration says"),
+    "config": ("", "YAML file or shipped name; empty: none with sim:=, else pusht"),
+}
 SETTLE_S = 0.5  # from the discovery of the node's first topic to that of its last service
 
 
 def robot_side() -> LaunchDescription:
-    """Everything except the simulator bridges: actuator, agent and vision-language model."""
-    return _description("process of the robot's side", lambda executable: not executable.endswith(BRIDGE))
+    """Everything except the simulator's bridge: actuator, agent and vision-language model."""
+    return _description("process of the robot's side", lambda executable: executable != BRIDGE)
 
 
 def simulator_side() -> LaunchDescription:
-    """The simulator bridges, each instead of a robot."""
-    return _description("simulator bridge", lambda executable: executable.endswith(BRIDGE))
+    """The simulator's bridge, instead of a robot."""
+    return _description("simulator's bridge", lambda executable: executable == BRIDGE, OF_THE_SIMULATOR)
 
 
 def vlm_alone() -> LaunchDescription:
@@ -70,11 +75,14 @@ def vlm_alone() -> LaunchDescription:
     return _description("vlm", lambda executable: executable == VLM)
 
 
-def _description(what: str, chosen: Callable[[str], bool]) -> LaunchDescription:
-    """what: the processes of a configuration that are chosen, in words."""
+def _description(
+    what: str, chosen: Callable[[str], bool], more: dict[str, tuple[str, str]] | None = None
+) -> LaunchDescription:
+    """what: the processes of a configuration that are chosen, in words. more: arguments beside, or instead of, those
+    of every side."""
     arguments = [
         DeclareLaunchArgument(name, default_value=default, description=description)
-        for name, (default, description) in ARGUMENTS.items()
+        for name, (default, description) in {**ARGUMENTS, **(more or {})}.items()
     ]
     return LaunchDescription([*arguments, OpaqueFunction(function=_actions, args=[what, chosen])])
 
@@ -83,11 +91,10 @@ def _actions(context: Any, what: str, chosen: Callable[[str], bool]) -> list[Any
     """The launch actions for these arguments. Raises FileNotFoundError, ValueError or RuntimeError by name, as
     `auras run` does."""
     arguments: dict[str, str] = context.launch_configurations
-    path = resources.config(arguments["config"]).resolve()
-    config = read_config(path)
+    config = _config(arguments["config"], arguments.get("sim", ""))
     executables = [each for each in config.supervision.processes if chosen(each)]
     if not executables:
-        raise RuntimeError(f"{path}: supervisor.processes lists no {what}")
+        raise RuntimeError(f"{config.path}: supervisor.processes lists no {what}")
     respawn = _flag(arguments, "respawn")
     options = {
         "namespace": arguments["namespace"],
@@ -102,17 +109,28 @@ def _actions(context: Any, what: str, chosen: Callable[[str], bool]) -> list[Any
     actions: list[Any] = [LogInfo(msg=f"warning: {each}") for each in config.warnings]
     word, effective = config.supervision.discovery_range, discovery.effective_range()
     if word not in ("", effective):  # `ros2 launch` and its own node could not control nodes with another range
-        text = f"{path.name} sets {discovery.KEY} {word}; ros2 launch uses the environment's: {effective}"
+        text = f"{config.path.name} sets {discovery.KEY} {word}; ros2 launch uses the environment's: {effective}"
         actions.append(LogInfo(msg=f"{text} ({discovery.VARIABLE})"))
     for executable in executables:
-        actions += _start(executable, [str(path), *_own(config, executable, sim_time)], options)
+        own = {"name": config.supervision.node(executable), "parameters": _parameters(config, executable, sim_time)}
+        if executable == BRIDGE:
+            own["arguments"] = ["--sim", config.supervision.sim]
+        actions += _start(executable, {**own, **options})
     return actions
 
 
-def _start(executable: str, parameters: list[Any], options: dict[str, Any]) -> list[Any]:
+def _config(name: str, sim: str) -> NodeConfig:
+    """The configuration of this name; with `sim` it is that world's bridge which is started, with the world's own
+    parameters where there is no configuration."""
+    if sim and not name:
+        return bridge_alone(sim)
+    config = read_config(resources.config(name or DEFAULT_CONFIG).resolve())
+    return replace(config, supervision=replace(config.supervision, processes=(BRIDGE,), sim=sim)) if sim else config
+
+
+def _start(executable: str, options: dict[str, Any]) -> list[Any]:
     """The actions that start one process; lifecycle handlers come before the process that they handle."""
-    name = executable.removesuffix(BRIDGE)
-    common = {"package": "auras_ros", "executable": executable, "name": name, "parameters": parameters, **options}
+    common = {"package": "auras_ros", "executable": executable, **options}
     if executable == ACTUATOR:  # from SIGINT on, launch waits for 5 s, sends SIGTERM, and kills after this
         common["sigkill_timeout"] = str(BRAKING_S)
     if executable == ACTUATOR and options["respawn"]:
@@ -172,16 +190,16 @@ def _flag(arguments: dict[str, str], name: str) -> bool | None:
     return known[text]
 
 
-def _own(config: NodeConfig, executable: str, sim_time: bool | None) -> list[dict[str, Any]]:
-    """The node's parameters again, plus those of the deployment. Needed because in a file a plain name only means a
-    node in the root namespace."""
-    node = executable.removesuffix(BRIDGE)
+def _parameters(config: NodeConfig, executable: str, sim_time: bool | None) -> list[Any]:
+    """The configuration's file, then the node's parameters again, plus those of the deployment. Needed because in a
+    file a plain name only means a node in the root namespace."""
+    node = config.supervision.node(executable)
     own = config.section(node) if node in config.sections else {}
     if executable in LIFECYCLE:
         own["autostart"] = False  # BringUp configures it
     if sim_time is not None:
         own["use_sim_time"] = sim_time
-    return [own] if own else []
+    return [*([str(config.path)] if config.path.name else []), *([own] if own else [])]
 
 
 class BringUp:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator
 
-from auras_ros.nodes.common.config import SETTINGS, SUPERVISOR, parameters_of
+from auras_ros.nodes.common.config import SUPERVISOR, nodes, parameters_of
 
-NODES = (SUPERVISOR, *SETTINGS)
+NODES = (SUPERVISOR, *nodes())
 KINDS = {bool: "bool", int: "int", float: "float", str: "text", tuple: "list"}
 EMPTY: dict[object, str] = {"": '""', (): "[]"}  # in YAML
 WIDTH = 110
@@ -22,10 +22,10 @@ This page is generated: `auras check --markdown > docs/parameters.md`. What a fi
 """
 
 
-def text(nodes: Iterable[str] = NODES) -> str:
+def text(of: Iterable[str] = NODES) -> str:
     """The reference for a terminal."""
     lines: list[str] = []
-    for node in nodes:
+    for node in of:
         lines += [f"{node}:"]
         for name, kind, allowed, default, meaning in _rows(node):
             lines.append(f"  {name}  ({kind}{f', {allowed}' if allowed else ''}; {default})")

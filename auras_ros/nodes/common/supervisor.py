@@ -19,7 +19,7 @@ import yaml
 
 from auras_ros.action.limits import MAX_BRAKING_S
 from auras_ros.exit_status import BAD_SETTINGS, TOO_SLOW
-from auras_ros.nodes.common.config import EXECUTABLES, LIFECYCLE, SPARED, read_config
+from auras_ros.nodes.common.config import BRIDGE, EXECUTABLES, LIFECYCLE, SPARED, read_config
 
 RESTART_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 TOO_SLOW_DELAYS_S = (16.0, 30.0)  # after those: each try loads a policy, on a machine that is overloaded
@@ -172,7 +172,8 @@ class Supervisor:
     def _spawn(self, slot: _Slot) -> None:
         """Raises OSError if its files cannot be written, or no process can be made."""
         child = [sys.executable, "-m", "auras_ros.nodes.common.child", str(os.getpid()), EXECUTABLES[slot.name]]
-        command = [*child, "--ros-args", *self._parameters(slot)]
+        own = ["--sim", self.read.supervision.sim] if slot.name == BRIDGE else []
+        command = [*child, *own, "--ros-args", *self._parameters(slot)]
         if self._namespace:
             command += ["-r", f"__ns:={self._namespace}"]
         slot.process = subprocess.Popen(

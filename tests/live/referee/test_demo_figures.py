@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from auras_ros.live.chunk_times import ChunkTimes
-from auras_ros.live.referee.episode import Rules, TableStatus
+from auras_ros.live.referee.episode import Rules, WorldStatus
 from auras_ros.live.referee.measures import ActionMark, Measures
 from auras_ros.live.referee.referee import Call, Referee
 from auras_ros.live.referee.summary import figures, table
@@ -145,11 +145,13 @@ def played(*outcomes: bool) -> Referee:
         now_ns = i * S
         for call in (Call.DISARM, Call.RESET_WORLD):
             referee.on_answer(call, True, "", now_ns)
-        referee.on_status(TableStatus(i, i, 0, 0.0, False, False, True, 0, now_ns + 1, None), now_ns + 1)
+        referee.on_status(WorldStatus(i, i, 0, {}, False, False, True, 0, now_ns + 1, None), now_ns + 1)
         for call in (Call.RESET_AGENT, Call.ARM):
             referee.on_answer(call, True, "", now_ns + 2)
         done = i < len(outcomes)
-        referee.on_status(TableStatus(i, i, 9, 0.96, success, done, False, 0, now_ns + 3, (1.0, 1.0)), now_ns + 3)
+        referee.on_status(
+            WorldStatus(i, i, 9, {"coverage": 0.96}, success, done, False, 0, now_ns + 3, (1.0, 1.0)), now_ns + 3
+        )
     return referee
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from auras_ros.live.referee.episode import TableStatus
+from auras_ros.live.referee.episode import WorldStatus
 from auras_ros.live.referee.film import LAST_FRAME_COPIES, Film
 from auras_ros.live.referee.measures import ActionMark, ChunkTimes, Measures
 from auras_ros.live.referee.pictures import CROSS, GOOD, HEIGHT_PX, PLAN, TABLE_PX, TITLE_PX, WIDTH_PX, FilmFrame, draw
@@ -133,8 +133,8 @@ class Frames:
         self.kept.append(frame)
 
 
-def status(stamp_ns: int, step: int = 1, done: bool = False) -> TableStatus:
-    return TableStatus(0, 0, step, 0.5, done, done, False, stamp_ns, stamp_ns, (100.0, 100.0))
+def status(stamp_ns: int, step: int = 1, done: bool = False) -> WorldStatus:
+    return WorldStatus(0, 0, step, {"coverage": 0.5}, done, done, False, stamp_ns, stamp_ns, (100.0, 100.0))
 
 
 @pytest.fixture

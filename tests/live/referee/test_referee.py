@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from auras_ros.live.referee.episode import Rules, TableStatus
+from auras_ros.live.referee.episode import Rules, WorldStatus
 from auras_ros.live.referee.referee import CALL_TIMEOUT_NS, RETRY_NS, Call, Referee, RefereePhase
 
 S = 1_000_000_000
@@ -16,7 +16,7 @@ STEP_NS = S // 10
 class Table:
     """The other side: a referee, a table and the time between them."""
 
-    def __init__(self, rules: Rules, status: TableStatus | None = None) -> None:
+    def __init__(self, rules: Rules, status: WorldStatus | None = None) -> None:
         self.now_ns = 10 * S
         self.referee = Referee(rules, self.now_ns, status)
         self.episode, self.seed, self.step = 0, 0, 0
@@ -25,9 +25,16 @@ class Table:
         self, coverage: float = 0.0, *, done: bool = False, success: bool = False, waiting: bool = False
     ) -> None:
         self.now_ns += STEP_NS
-        told = {"episode": self.episode, "seed": self.seed, "step": self.step, "coverage": coverage, "success": success}
-        told |= {"done": done, "waiting": waiting, "stamp_ns": self.now_ns, "mono_ns": self.now_ns, "action": [1, 2]}
-        self.referee.on_status(TableStatus.from_dict(told), self.now_ns)
+        told = {"episode": self.episode, "seed": self.seed, "step": self.step, "success": success}
+        told |= {
+            "sub_goals": {"coverage": coverage},
+            "done": done,
+            "waiting": waiting,
+            "stamp_ns": self.now_ns,
+            "mono_ns": self.now_ns,
+            "action": [1, 2],
+        }
+        self.referee.on_status(WorldStatus.from_dict(told), self.now_ns)
 
     def answer(self, call: Call, success: bool = True, message: str = "") -> None:
         assert self.referee.due(self.now_ns) is call
@@ -59,8 +66,8 @@ class Table:
         self.status(coverages[-1], done=True, success=success)
 
 
-def waiting_status(seed: int = 0) -> TableStatus:
-    return TableStatus(0, seed, 0, 0.0, False, False, True, 0, 0, None)
+def waiting_status(seed: int = 0) -> WorldStatus:
+    return WorldStatus(0, seed, 0, {}, False, False, True, 0, 0, None)
 
 
 def test_two_episodes_in_order() -> None:
@@ -282,17 +289,20 @@ def test_rules_name_the_field() -> None:
 
 def test_status_names_the_field() -> None:
     told = json.loads(
-        '{"episode":1,"seed":2,"step":3,"reward":0.5,"coverage":0.4,"success":false,"done":false,"waiting":false,'
+        '{"episode":1,"seed":2,"step":3,"reward":0.5,"sub_goals":{"coverage":1},"success":false,"done":false,"waiting":false,'
         '"stamp_ns":5,"mono_ns":6,"action":[1.5,2],"refused":{}}'
     )
-    assert TableStatus.from_dict(told).action == (1.5, 2.0)
-    assert TableStatus.from_dict({**told, "action": None}).action is None
-    for field in ("episode", "coverage", "mono_ns"):
-        with pytest.raises(ValueError, match=f"pusht/status: {field}"):
-            TableStatus.from_dict({k: v for k, v in told.items() if k != field})
-        with pytest.raises(ValueError, match=f"pusht/status: {field}"):
-            TableStatus.from_dict({**told, field: "x"})
-    with pytest.raises(ValueError, match="pusht/status: success: expected bool"):
-        TableStatus.from_dict({**told, "success": "false"})
-    with pytest.raises(ValueError, match="pusht/status: action"):
-        TableStatus.from_dict({**told, "action": [1]})
+    assert WorldStatus.from_dict(told).action == (1.5, 2.0)
+    assert WorldStatus.from_dict({**told, "action": None}).action is None
+    assert WorldStatus.from_dict(told).sub_goals == {"coverage": 1.0}
+    for field in ("episode", "sub_goals", "mono_ns"):
+        with pytest.raises(ValueError, match=f"status: {field}"):
+            WorldStatus.from_dict({k: v for k, v in told.items() if k != field})
+        with pytest.raises(ValueError, match=f"status: {field}"):
+            WorldStatus.from_dict({**told, field: "x"})
+    with pytest.raises(ValueError, match="status: success: expected bool"):
+        WorldStatus.from_dict({**told, "success": "false"})
+    with pytest.raises(ValueError, match="status: action"):
+        WorldStatus.from_dict({**told, "action": ["left"]})
+    with pytest.raises(ValueError, match="status: sub_goals: expected numbers"):
+        WorldStatus.from_dict({**told, "sub_goals": {"coverage": "much"}})

@@ -15,7 +15,7 @@ from auras_ros.clock import MonotonicClock
 from auras_ros.live.referee import referee
 from auras_ros.live.referee.episode import Rules
 from auras_ros.live.referee.measures import SETTLED_NS
-from auras_ros.live.referee.node import ACTION, PROVENANCE, STATE, STATUS, RefereeNode, rgb8
+from auras_ros.live.referee.node import ACTION, PROVENANCE, STATE, RefereeNode, rgb8
 from auras_ros.live.referee.referee import Call
 from auras_ros.nodes.actuator.commands import DEADLINE_TICKS
 from auras_ros.nodes.common.qos import LATCHED
@@ -33,6 +33,8 @@ from auras_ros.ros.msg import (
 from auras_ros.ros.srv import Trigger
 
 LIMIT_S = 30.0
+STATUS = "pusht/status"
+SERVICES = ["actuator/disarm", "pusht/reset", "agent/reset", "actuator/arm"]
 RATE_HZ = 100.0
 
 
@@ -47,8 +49,8 @@ class Peers(Node):
         self.state = self.create_publisher(String, STATE, LATCHED)
         self.status = self.create_publisher(String, STATUS, 10)
         self.provenance = self.create_publisher(DiagnosticArray, PROVENANCE, 10)
-        for call in Call:
-            self.create_service(Trigger, call.value, lambda _, response, name=call.value: self._yes(name, response))
+        for name in SERVICES:
+            self.create_service(Trigger, name, lambda _, response, name=name: self._yes(name, response))
 
     def _yes(self, name: str, response: Any) -> Any:
         self.asked.append(name)
@@ -57,8 +59,15 @@ class Peers(Node):
 
     def tell_status(self, step: int, **more: Any) -> None:
         now_ns = time.monotonic_ns()
-        told = {"episode": 0, "seed": 0, "step": step, "coverage": 0.1, "success": False, "done": False}
-        told |= {"waiting": step == 0, "stamp_ns": now_ns, "mono_ns": now_ns, "action": None, **more}
+        told = {"episode": 0, "seed": 0, "step": step, "success": False, "done": False}
+        told |= {
+            "sub_goals": {"coverage": 0.1},
+            "waiting": step == 0,
+            "stamp_ns": now_ns,
+            "mono_ns": now_ns,
+            "action": None,
+            **more,
+        }
         self.status.publish(String(data=json.dumps(told)))
 
     def tell_state(self) -> None:
@@ -82,7 +91,7 @@ class Stage:
 
     def __init__(self) -> None:
         self.peers = Peers()
-        self.node = RefereeNode(None, RATE_HZ, None, MonotonicClock())
+        self.node = RefereeNode("pusht", None, RATE_HZ, None, MonotonicClock())
         self._executor = SingleThreadedExecutor()
         for each in (self.peers, self.node):
             self._executor.add_node(each)
@@ -130,8 +139,7 @@ def stage(ros_domain_id: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage
 
 
 def test_it_says_what_is_missing_until_it_was_heard(stage: Stage) -> None:
-    services = [call.value for call in Call]
-    stage.until(lambda: not set(services) & set(stage.node.missing()), "the services are there")
+    stage.until(lambda: not set(SERVICES) & set(stage.node.missing()), "the services are there")
     assert stage.node.missing() == [STATUS, STATE, PROVENANCE]
 
     def told() -> bool:
@@ -168,12 +176,12 @@ def test_garbage_is_counted_and_what_follows_is_taken(stage: Stage) -> None:
     node, peers = stage.node, stage.peers
     rubbish: list[Callable[[], None]] = [
         lambda: peers.status.publish(String(data="{")),
-        lambda: peers.tell_status(1, coverage="much"),
+        lambda: peers.tell_status(1, sub_goals={"coverage": "much"}),
         lambda: peers.tell_status(1, refused=[1]),
         lambda: peers.state.publish(String(data='{"state": "armed"}')),
         lambda: peers.state.publish(String(data='{"state":"armed","reason":"","mono_ns":1,"counters":[1]}')),
         lambda: peers.state.publish(String(data='{"state":"armed","reason":"","mono_ns":Infinity}')),
-        lambda: peers.tell_status(1, coverage=10**400),
+        lambda: peers.tell_status(1, sub_goals={"coverage": 10**400}),
         lambda: peers.tell_chunk(request="many"),
         lambda: peers.action.publish(Float64MultiArray(data=[1.0])),
         lambda: peers.act(mono_ns="now"),

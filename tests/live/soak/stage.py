@@ -24,7 +24,7 @@ from auras_ros.nodes.common.supervisor import SupervisorError
 MS = 1_000_000
 LEASE_NS = 300 * MS
 BOUNDS = CommandLimits.of([(0.0, 1.0, None)] * 2, 100.0, 1600.0)
-LIVES = ("agent", "actuator", "pusht_bridge")
+LIVES = ("agent", "actuator", "sim_bridge")
 TASKS = ("agent: frames", "agent: observation", "agent: prompt", "agent: qos", "actuator: qos")
 PLACE, ELSEWHERE, NEAR_THEM = 0.5, 0.0, 0.3  # of the robot, of the next one, and where that one is dragged to
 NAMES = {"bad_data", "too_large", "bad_encoding", "bad_step", "bad_size", "future"}
@@ -71,8 +71,8 @@ class Acted:
         if not self.on["actuator"] and 0 < self.back_ns < now_ns:
             self.on["actuator"], self.tick, self.back_ns = True, 0, 0
             self.armed = self.arms_itself and "arms" in self.breaks
-        if not self.on["pusht_bridge"] and 0 < self.back_ns < now_ns:
-            self.on["pusht_bridge"], self.back_ns, self.place = True, 0, ELSEWHERE
+        if not self.on["sim_bridge"] and 0 < self.back_ns < now_ns:
+            self.on["sim_bridge"], self.back_ns, self.place = True, 0, ELSEWHERE
             self.armed = "place" in self.breaks
         elif self.place == ELSEWHERE and self.tick % 10 == 0 and "drag" in self.breaks:
             self.place = NEAR_THEM
@@ -80,14 +80,14 @@ class Acted:
             self.on["agent"], self.back_ns = True, 0
             self.heartbeat["session"] += "b"
             self.follows = self.heartbeat["session"] if "unasked" in self.breaks else self.follows
-        if self.on["pusht_bridge"]:
+        if self.on["sim_bridge"]:
             for told in self.told:
                 told(SimpleNamespace(position=[self.place] * 2))
         lost = not self.on["actuator"]
         self.heartbeat["state"] = "actuator lost" if lost and "silent agent" not in self.breaks else "running"
         stuck = ("images" in self.breaks and self.bad) or ("after" in self.breaks and self.over)
         in_parts = len(self.parts) > 1 and "parts" not in self.breaks
-        sees = self.on["agent"] and (self.on["pusht_bridge"] or in_parts)
+        sees = self.on["agent"] and (self.on["sim_bridge"] or in_parts)
         if sees and not lost and not stuck:
             on_its_way_ns = 500 * MS if "queue" in self.breaks else 0
             times_ns = (*[now_ns] * 4, now_ns + on_its_way_ns)
@@ -265,7 +265,7 @@ class Acted:
                 self.unreadable += "count" not in self.breaks
                 self._say("actuator", "refused: joint_states: 'gripper' is named twice")
             elif (
-                self.on["pusht_bridge"]
+                self.on["sim_bridge"]
                 and "place" not in self.breaks
                 and len(message.position)
                 and np.isfinite(message.position).all()

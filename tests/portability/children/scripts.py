@@ -22,7 +22,7 @@ from auras_ros.nodes.common.messages import chunk_message, host_id, json_message
 from auras_ros.nodes.vlm import node as vlm
 from auras_ros.ros.image import image_message, to_time_msg
 from auras_ros.ros.msg import Bool, Header, JointState, String
-from auras_ros.sim import pusht_bridge
+from auras_ros.sim import bridge
 
 NAMES = ["agent_x", "agent_y"]
 Facts = dict[str, Any]
@@ -206,5 +206,5 @@ SCRIPTS: dict[str, tuple[Callable[[list[str]], int], Callable[[Facts], None]]] =
     "actuator": (actuator.main, drive_actuator),
     "agent": (agent.main, drive_agent),
     "vlm": (vlm.main, drive_vlm),
-    "bridge": (pusht_bridge.main, drive_bridge),
+    "bridge": (bridge.main, drive_bridge),
 }

@@ -48,7 +48,7 @@ def agent_stopped(harness: SoakHarness) -> Times:
 
 def camera_stalled(harness: SoakHarness) -> Times:
     """The robot's side as a whole: neither images nor joint states come."""
-    return _stopped(harness, "pusht_bridge", 1.0)
+    return _stopped(harness, "sim_bridge", 1.0)
 
 
 def _stopped(harness: SoakHarness, name: str, longest_s: float) -> Times:
@@ -107,7 +107,7 @@ def simulator_killed(harness: SoakHarness) -> Times:
         harness.until(lambda: places)
         harness.pause(harness.rng.uniform(0.0, TOLD_S))  # killed at no chosen time after a word of it
         with harness.given("pusht", seed=harness.rng.randrange(1000)):
-            at_ns = harness.kill("pusht_bridge")
+            at_ns = harness.kill("sim_bridge")
             held_ns = harness.left_armed(at_ns)
             silent = "not recovered", f"no word of a new simulator within {RECOVERY_S:g} s"
             if not harness.expect(lambda: places and places[-1][0] > at_ns + SILENT_NS, *silent, RECOVERY_S):
@@ -152,7 +152,7 @@ def simulated_peers(harness: SoakHarness, drivers: Sequence[Sequence[str]], *, n
         camera = stack.enter_context(harness.publisher(IMAGES, listeners=0))
         robots = [stack.enter_context(harness.publisher(STATES, listeners=0)) for _ in drivers]
         stack.enter_context(harness.timer(INSTEAD_S, tell))
-        yield stack.enter_context(harness.stopped("pusht_bridge"))
+        yield stack.enter_context(harness.stopped("sim_bridge"))
 
 
 def camera_repeats(harness: SoakHarness) -> Times:

@@ -52,6 +52,7 @@ class Node(ExecuteProcess):
         self.name, self.namespace = values.get("name"), values.get("namespace", "")
         self.parameters: list[Any] = values.get("parameters", [])
         self.ros_arguments: list[str] = values.get("ros_arguments", [])
+        self.arguments: list[str] = values.get("arguments", [])
         self.output, self.respawn = values.get("output", "log"), values.get("respawn", False)
         self.respawn_delay, self.prefix = values.get("respawn_delay"), values.get("prefix")
         self._node_name: str | None = None

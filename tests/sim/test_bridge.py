@@ -29,8 +29,8 @@ from auras_ros.ros.msg import (
     String,
 )
 from auras_ros.ros.srv import Trigger
-from auras_ros.sim.pusht_game import DT_NS
 
+DT_NS = 100_000_000
 PATIENCE_S = 30.0
 SEEN = QoSProfile(depth=50, reliability=ReliabilityPolicy.BEST_EFFORT)
 
@@ -111,7 +111,7 @@ class Bridges:
 
     def __call__(self, *arguments: str, code: str = "") -> subprocess.Popen[str]:
         parameters = [word for each in arguments for word in ("-p", each)]
-        run = ["-c", code] if code else ["-m", "auras_ros.sim.pusht_bridge"]
+        run = ["-c", code] if code else ["-m", "auras_ros.sim.bridge"]
         command = [sys.executable, *run, "--ros-args", *parameters]
         env = os.environ | {"OMP_NUM_THREADS": "1"}
         child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env)
@@ -286,9 +286,9 @@ def test_a_signal_ends_it_cleanly(watcher: Watcher, bridge: Bridges, number: sig
 def test_a_world_that_breaks_ends_the_process(bridge: Bridges) -> None:
     """Guards against a dead tick thread behind a live node: topics there, images gone."""
     code = (
-        "import sys\nfrom auras_ros.sim import pusht_bridge as b\n"
+        "import sys\nfrom auras_ros.sim import bridge as b\n"
         "def tick(self, grid_ns): raise RuntimeError('the table broke')\n"
-        "b.PushTGame.tick = tick\nsys.exit(b.main())"
+        "b.Game.tick = tick\nsys.exit(b.main())"
     )
     child = bridge(code=code)
     _, errors = child.communicate(timeout=PATIENCE_S)

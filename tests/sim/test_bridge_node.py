@@ -7,6 +7,7 @@ import json
 import time
 import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,11 +19,13 @@ from auras_ros.parameters import ParameterError
 from auras_ros.ros import Parameter, init, spin_once, try_shutdown
 from auras_ros.ros.image import stamp_ns
 from auras_ros.ros.srv import Trigger
-from auras_ros.sim import pusht_bridge
+from auras_ros.sim import bridge as bridge_module
+from auras_ros.sim.bridge import SimBridge
 from auras_ros.sim.pusht import PushTWorld
-from auras_ros.sim.pusht_bridge import PushTBridge
-from auras_ros.sim.pusht_game import DT_NS
-from auras_ros.sim.pusht_things import read_things
+from auras_ros.sim.worlds import find
+
+DT_NS = 100_000_000
+PUSHT = find("pusht")
 
 
 @pytest.fixture
@@ -31,15 +34,15 @@ def clock() -> VirtualClock:
 
 
 @pytest.fixture
-def bridge(ros_domain_id: int, clock: VirtualClock) -> Iterator[PushTBridge]:
+def bridge(ros_domain_id: int, clock: VirtualClock) -> Iterator[SimBridge]:
     init(args=[])
-    made = PushTBridge(clock)
+    made = SimBridge(PUSHT, clock)
     yield made
     made.destroy_node()
     try_shutdown()
 
 
-def ticks(bridge: PushTBridge, clock: VirtualClock, costs_ns: list[int], monkeypatch: Any) -> list[int]:
+def ticks(bridge: SimBridge, clock: VirtualClock, costs_ns: list[int], monkeypatch: Any) -> list[int]:
     """Run one tick for each cost; returns the grid times."""
     seen: list[int] = []
 
@@ -55,7 +58,7 @@ def ticks(bridge: PushTBridge, clock: VirtualClock, costs_ns: list[int], monkeyp
 
 
 def test_ticks_stay_on_the_grid_and_missed_ones_are_skipped(
-    bridge: PushTBridge, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+    bridge: SimBridge, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Guards against a world that makes up for lost time, and against a grid that drifts with the load."""
     start_ns = clock.now_ns()
@@ -65,7 +68,7 @@ def test_ticks_stay_on_the_grid_and_missed_ones_are_skipped(
 
 
 def test_a_shift_moves_the_ticks_and_costs_none(
-    bridge: PushTBridge, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+    bridge: SimBridge, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start_ns, seen = clock.now_ns(), list[float]()
 
@@ -83,19 +86,19 @@ def test_a_shift_moves_the_ticks_and_costs_none(
     assert not bridge.set_parameters([Parameter("shift_ms", value=100.0)])[0].successful
 
 
-def test_nothing_is_compressed_for_nobody(bridge: PushTBridge, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_compressed_for_nobody(bridge: SimBridge) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("compressed without a subscriber")
 
-    monkeypatch.setattr(bridge, "_encode", refuse)
+    bridge._cameras = [replace(bridge._cameras[0], encode=refuse)]
     bridge._tick(DT_NS)
 
 
-def set_seed(bridge: PushTBridge, value: Any) -> Any:
+def set_seed(bridge: SimBridge, value: Any) -> Any:
     return bridge.set_parameters([Parameter("seed", value=value)])[0]
 
 
-def test_the_seed_parameter_is_the_seed_of_the_next_reset(bridge: PushTBridge) -> None:
+def test_the_seed_parameter_is_the_seed_of_the_next_reset(bridge: SimBridge) -> None:
     assert set_seed(bridge, 77).successful
     answer = bridge._on_reset(Trigger.Request(), Trigger.Response())
     assert json.loads(answer.message) == {"episode": 1, "seed": 77}
@@ -104,13 +107,13 @@ def test_the_seed_parameter_is_the_seed_of_the_next_reset(bridge: PushTBridge) -
 
 
 @pytest.mark.parametrize("value", [-1, 2**31, "seven"])
-def test_a_bad_seed_is_refused_and_changes_nothing(bridge: PushTBridge, value: Any) -> None:
+def test_a_bad_seed_is_refused_and_changes_nothing(bridge: SimBridge, value: Any) -> None:
     assert not set_seed(bridge, value).successful
     assert bridge.get_parameter("seed").value == 0
     assert json.loads(bridge._on_reset(Trigger.Request(), Trigger.Response()).message)["seed"] == 1
 
 
-def test_a_running_table_keeps_its_rules(bridge: PushTBridge) -> None:
+def test_a_running_table_keeps_its_rules(bridge: SimBridge) -> None:
     result = bridge.set_parameters([Parameter("max_steps", value=5)])[0]
     assert not result.successful
     assert bridge.get_parameter("max_steps").value == 300
@@ -119,13 +122,13 @@ def test_a_running_table_keeps_its_rules(bridge: PushTBridge) -> None:
 THING = {"x": 224, "y": 288, "radius": 18, "rgb": [220, 40, 40]}
 
 
-def set_things(bridge: PushTBridge, value: Any) -> Any:
+def set_things(bridge: SimBridge, value: Any) -> Any:
     return bridge.set_parameters([Parameter("things", value=value)])[0]
 
 
-def test_things_are_in_the_picture_until_they_are_taken_away(bridge: PushTBridge) -> None:
+def test_things_are_in_the_picture_until_they_are_taken_away(bridge: SimBridge) -> None:
     images: list[Any] = []
-    bridge._image = SimpleNamespace(publish=images.append)
+    bridge._cameras = [replace(bridge._cameras[0], image=SimpleNamespace(publish=images.append))]
     for text in ("", json.dumps([THING]), ""):
         assert set_things(bridge, text).successful
         bridge._tick(DT_NS)
@@ -142,7 +145,7 @@ def test_things_are_in_the_picture_until_they_are_taken_away(bridge: PushTBridge
      json.dumps([THING | {"radius": 0}]), json.dumps([THING | {"y": float("nan")}]),
      json.dumps([THING | {"rgb": [0, 0, 256]}]), json.dumps([THING | {"rgb": "red"}])],
 )  # fmt: skip
-def test_what_is_no_list_of_things_is_refused_and_changes_nothing(bridge: PushTBridge, text: str) -> None:
+def test_what_is_no_list_of_things_is_refused_and_changes_nothing(bridge: SimBridge, text: str) -> None:
     assert set_things(bridge, json.dumps([THING])).successful
     result = set_things(bridge, text)
     assert not result.successful
@@ -152,8 +155,8 @@ def test_what_is_no_list_of_things_is_refused_and_changes_nothing(bridge: PushTB
 
 def test_things_change_nothing_but_the_picture() -> None:
     """The pusher drives through them, and the tee is pushed through them."""
-    plain, full = PushTWorld(), PushTWorld()
-    full.things = read_things(json.dumps([THING | {"x": x, "y": y} for x in (150, 250, 350) for y in (150, 250, 350)]))
+    things = [THING | {"x": x, "y": y} for x in (150, 250, 350) for y in (150, 250, 350)]
+    plain, full = PushTWorld(), PushTWorld(things=json.dumps(things))
     for world in (plain, full):
         world.reset(3)
     for step in range(20):
@@ -177,29 +180,31 @@ class Recorder:
 def test_the_clock_comes_first_and_the_state_before_its_image(ros_domain_id: int, clock: VirtualClock) -> None:
     """Guards against an image from the future, whose age is negative, and one whose state is not there yet."""
     init(args=[])
-    bridge = PushTBridge(clock, parameter_overrides=[Parameter("publish_clock", value=True)])
+    bridge = SimBridge(PUSHT, clock, parameter_overrides=[Parameter("publish_clock", value=True)])
     order: list[tuple[str, Any]] = []
-    for name in ("_time", "_image", "_joints", "_status"):
+    for name in ("_time", "_joints", "_status"):
         setattr(bridge, name, Recorder(name, order))
+    images = {name: Recorder(f"_{name}", order) for name in ("info", "image")}
+    bridge._cameras = [replace(bridge._cameras[0], **images)]
     try:
         bridge._tick(DT_NS)
         bridge._tick(2 * DT_NS)
     finally:
         bridge.destroy_node()
         try_shutdown()
-    assert [name for name, _ in order] == ["_time", "_joints", "_image", "_status"] * 2
-    stamps = [stamp_ns(order[at][1].clock if at in (0, 4) else order[at][1]) for at in (0, 1, 2, 4, 5, 6)]
-    assert stamps == [DT_NS] * 3 + [2 * DT_NS] * 3
+    assert [name for name, _ in order] == ["_time", "_joints", "_info", "_image", "_status"] * 2
+    stamps = [stamp_ns(order[at][1].clock if at in (0, 5) else order[at][1]) for at in (0, 1, 2, 3, 5, 6, 7, 8)]
+    assert stamps == [DT_NS] * 4 + [2 * DT_NS] * 4
 
 
 def test_tables_that_were_reset_do_not_pile_up(
     ros_domain_id: int, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each is a cycle of objects with its physics in it; the collector by itself waits for thousands of them."""
-    monkeypatch.setattr(pusht_bridge, "COLLECT_PERIOD_S", 0.05)
+    monkeypatch.setattr(bridge_module, "COLLECT_PERIOD_S", 0.05)
     gc.disable()
     init(args=[])
-    bridge = PushTBridge(clock)
+    bridge = SimBridge(PUSHT, clock)
     try:
         spaces = []
         for _ in range(5):
@@ -221,7 +226,7 @@ def test_a_name_that_is_nearly_one_of_its_own_is_refused(ros_domain_id: int) -> 
     init(args=["--ros-args", "-p", "dirft_px:=0.5"])
     try:
         with pytest.raises(ParameterError, match="pusht: no parameter 'dirft_px'; did you mean drift_px"):
-            PushTBridge()
+            SimBridge(PUSHT)
     finally:
         try_shutdown()
 
@@ -229,6 +234,6 @@ def test_a_name_that_is_nearly_one_of_its_own_is_refused(ros_domain_id: int) -> 
 def test_another_name_is_said_and_left_out(ros_domain_id: int, capfd: pytest.CaptureFixture[str]) -> None:
     """It may come from a section for every node (`/**`)."""
     init(args=["--ros-args", "-p", "robot_ip:=here"])
-    PushTBridge().destroy_node()
+    SimBridge(PUSHT).destroy_node()
     try_shutdown()
     assert "unknown parameter 'robot_ip' ignored" in capfd.readouterr().err

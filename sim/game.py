@@ -1,4 +1,4 @@
-"""The rules of a Push-T table that is played over a wire: when it waits, moves, is done, and starts again.
+"""The rules of a world that is played over a wire: when it waits, moves, is done, and starts again.
 
 The world runs on its own clock: it never waits for a late action, it goes on with the last one. Time is
 handed in, so the same rules run on a virtual clock. This module knows no ROS, and no policy.
@@ -8,50 +8,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
 
-from auras_ros.parameters import ParameterError, parameter
-from auras_ros.sim.pusht import CONTROL_DT_MS, COVERAGE, SUCCESS_COVERAGE, PushTWorld
-from auras_ros.sim.pusht_things import read_things
+from auras_ros.sim.bridge_settings import BridgeSettings
 from auras_ros.sim.world import ActionError, ActionRefusal, StepResult, checked_action
 
-NAMES = tuple(channel.name for channel in PushTWorld.channels)
-DT_NS = CONTROL_DT_MS * 1_000_000
-SHOW_NS = 1_000_000_000  # a finished table stands this long before the next one
+SHOW_NS = 1_000_000_000  # a finished world stands this long before the next episode
 MAX_LABEL_CHARS = 4096
-
-
-@dataclass(frozen=True)
-class TableSettings:
-    """What a table can be told; every field is a node parameter of the bridge. Raises ParameterError."""
-
-    seed: int = parameter(0, "seed of the first episode; each next one counts up by one", 0, 2**31 - 1)
-    drift_px: float = parameter(0.0, "drift of the tee each control step, px; 0: the published task", 0.0, 19.0)
-    success_coverage: float = parameter(SUCCESS_COVERAGE, "covered share of the goal: success", 0.05, 0.999)
-    max_steps: int = parameter(300, "control steps after which an episode is done", 1, 1_000_000)
-    auto_reset: bool = parameter(True, "start the next episode by itself, one second after one is done")
-    action_timeout_ms: int = parameter(500, "an older action still goes on, but is counted", 1, 60_000)
-    viewer_px: int = parameter(0, "side of the images on camera/viewer, px; 0 publishes none", 0, 2048)
-    compression: str = parameter("jpeg", "of the compressed camera: jpeg (quality 95) or png")
-    publish_clock: bool = parameter(False, "be the source of /clock; stamps are then simulated time")
-    shift_ms: float = parameter(0.0, "delay of control steps and images; may be set while it runs", 0.0, 99.0)
-    things: str = parameter(
-        "",
-        "coloured discs on the table, which the picture alone shows, px of the table; may be set while it runs: a JSON "
-        'list such as [{"x": 256, "y": 256, "radius": 16, "rgb": [220, 40, 40]}]',
-    )
-
-    def __post_init__(self) -> None:
-        if 0 < self.viewer_px < 16:
-            raise ParameterError(f"pusht: viewer_px: must be 0 or in [16, 2048], got {self.viewer_px}")
-        if self.compression not in ("jpeg", "png"):
-            raise ParameterError(f"pusht: compression: must be jpeg or png, got {self.compression!r}")
-        read_things(self.things)
 
 
 class GamePhase(str, Enum):
@@ -64,32 +32,33 @@ class GamePhase(str, Enum):
 
 @dataclass(frozen=True)
 class GameStatus:
-    """Where the table stands. `timeouts` and `refused` count since the start, the rest is this episode's."""
+    """Where the world stands. `timeouts` and `refused` count since the start, the rest is this episode's."""
 
     episode: int
     seed: int
     step: int
     reward: float
-    coverage: float
+    sub_goals: Mapping[str, float]
     success: bool
     done: bool
     waiting: bool
-    action: tuple[float, float] | None
+    action: tuple[float, ...] | None
     refused: dict[str, int]
     timeouts: int
 
 
-class PushTGame:
-    """One table. Not thread-safe: whoever shares it holds a lock.
+class Game:
+    """One world. Not thread-safe: whoever shares it holds a lock.
 
     All times are ns on one monotonic clock. `tick` is one control step at a grid time; what `world`
     shows and `status` says afterwards is the observation of that time.
     """
 
-    def __init__(self, settings: TableSettings) -> None:
+    def __init__(self, settings: BridgeSettings) -> None:
         self.settings = settings
         self.next_seed = settings.seed
-        self.world = PushTWorld(settings.drift_px, settings.success_coverage, settings.things)
+        self.world = settings.make()
+        self.dt_ns = self.world.control_dt_ms * 1_000_000
         self._refused: Counter[str] = Counter()
         self._episode, self._timeouts = -1, 0
         self.reset()
@@ -100,28 +69,36 @@ class PushTGame:
         self.world.reset(self._seed)
         self._episode += 1
         self._phase = GamePhase.WAITING
-        self._steps, self._outcome = 0, StepResult(0.0, False)
+        self._steps, self._outcome = 0, StepResult(0.0, False, dict.fromkeys(self.world.sub_goals, 0.0))
         self._action: NDArray[np.float64] | None = None
         self._action_ns = self._done_ns = 0
         self._shown_ns: int | None = None
 
     def offer(self, values: Sequence[float], now_ns: int, names: str = "", label: str = "") -> ActionRefusal | None:
-        """An action [agent_x, agent_y] px. The newest valid one is active; a refused one changes nothing.
+        """An action, a value for each channel. The newest valid one is active; a refused one changes nothing.
 
         names: comma-joined channels, if the sender says. label: the sender's JSON object about this action;
         it is looked at only while waiting: an action that was made for the episode before must not start one.
         """
-        target = np.asarray(values, dtype=np.float64).reshape(-1)
-        refusal = _judge(target, names)
-        if refusal is None and self._phase is GamePhase.WAITING and not self._meant_for_this(label):
-            refusal = ActionRefusal.STALE
-        if refusal is not None:
-            self._refused[refusal.value] += 1
-            return refusal
-        self._action, self._action_ns = target, now_ns
+        try:
+            action = self._checked(values, names, label)
+        except ActionError as error:
+            self._refused[error.refusal.value] += 1
+            return error.refusal
+        self._action, self._action_ns = action, now_ns
         if self._phase is GamePhase.WAITING:
             self._phase = GamePhase.RUNNING
         return None
+
+    def _checked(self, values: Sequence[float], names: str, label: str) -> NDArray[np.float64]:
+        """Raises ActionError."""
+        expected = ",".join(each.name for each in self.world.channels)
+        if names not in ("", expected):
+            raise ActionError(ActionRefusal.CHANNELS, f"expected {expected}")
+        action = checked_action(values, self.world.channels)
+        if self._phase is GamePhase.WAITING and not self._meant_for_this(label):
+            raise ActionError(ActionRefusal.STALE, "made for the episode before")
+        return action
 
     def _meant_for_this(self, label: str) -> bool:
         """Whether a labelled action was made from an observation of this episode; True without a label."""
@@ -137,7 +114,7 @@ class PushTGame:
         if type(age_ns) is not int or type(mono_ns) is not int:
             return True
         # Half a step of slack: stamps come back through another clock.
-        return mono_ns - age_ns > self._shown_ns - DT_NS // 2
+        return mono_ns - age_ns > self._shown_ns - self.dt_ns // 2
 
     def tick(self, grid_ns: int) -> None:
         """One control step that ends at `grid_ns`."""
@@ -159,27 +136,16 @@ class PushTGame:
 
     @property
     def status(self) -> GameStatus:
-        action = None if self._action is None else (float(self._action[0]), float(self._action[1]))
         return GameStatus(
             episode=self._episode,
             seed=self._seed,
             step=self._steps,
             reward=self._outcome.reward,
-            coverage=self._outcome.sub_goals.get(COVERAGE, 0.0),
+            sub_goals=self._outcome.sub_goals,
             success=self._outcome.success,
             done=self._phase is GamePhase.DONE,
             waiting=self._phase is GamePhase.WAITING,
-            action=action,
+            action=None if self._action is None else tuple(self._action.tolist()),
             refused=dict(self._refused),
             timeouts=self._timeouts,
         )
-
-
-def _judge(target: NDArray[np.float64], names: str) -> ActionRefusal | None:
-    if names and names != ",".join(NAMES):
-        return ActionRefusal.CHANNELS
-    try:
-        checked_action(target, PushTWorld.channels)
-    except ActionError as error:
-        return error.refusal
-    return None
