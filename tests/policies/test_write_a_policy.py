@@ -3,7 +3,6 @@ as a checkpoint, loaded and run in every mode."""
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,8 +24,9 @@ from auras_ros.policies import checkpoint
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.policies.families import FAMILIES, find
 from auras_ros.policies.writing import Description, write
+from tests.another_package import POLICY as PAGE
+from tests.another_package import code_of, install
 
-PAGE = Path(__file__).parents[2] / "docs" / "write-a-policy.md"
 SIDE = 8
 SPEC = ObservationSpec(
     (CameraSpec("top", SIDE, SIDE, mean=(0.5,) * 3, std=(0.5,) * 3),),
@@ -41,17 +41,7 @@ CONTRACT = Contract(
 
 @pytest.fixture
 def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page's module and its entry point, as an installed package of somebody else."""
-    text = PAGE.read_text(encoding="utf-8")
-    (code, _), (toml,) = (re.findall(rf"```{kind}\n(.*?)```", text, re.DOTALL) for kind in ("python", "toml"))
-    (tmp_path / "reach_policy.py").write_text(code, encoding="utf-8")
-    group, name, value = re.search(r'entry-points\."(.+?)"\]\n(\w+) = "(.+?)"', toml).groups()  # type: ignore[union-attr]
-    info = tmp_path / "reach-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: reach\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[{group}]\n{name} = {value}\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "reach_policy", raising=False)
+    install(PAGE, tmp_path, monkeypatch)
 
 
 @pytest.fixture
@@ -105,7 +95,7 @@ def test_the_page_s_policy_runs_in_every_mode(written: Path) -> None:
 def test_the_page_trains_writes_and_runs_it(
     registered: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    script = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1]
+    script = code_of(PAGE)[1]
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     exec(script, names)
