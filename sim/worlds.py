@@ -50,6 +50,6 @@ def _read(name: str, options: type[Any], text: str) -> dict[str, Any]:
         key, _, value = (part.strip() for part in word.partition("="))
         if key not in known:
             listed = f"no parameter '{key}'; known: {', '.join(known)}"
-            raise ValueError(f"{name}: {unknown(options, key) or listed}")
+            raise ValueError(f"{name}: {unknown(options, key, 0.6) or listed}")
         values[key] = checked(name, known[key], yaml.safe_load(value))
     return values

@@ -1,4 +1,4 @@
-"""Demonstrations on Push-T: the expert alone, the expert on a drifting tee, the expert taking over from a policy.
+"""Demonstrations in a world: the expert alone, or the expert taking over from a policy.
 
 Only episodes that succeed are kept. The action recorded is always the expert's; what is executed may be disturbed,
 so that the policy also sees how to come back from where the expert would not have gone.
@@ -9,32 +9,47 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from auras_ros.report.result import Say
-from auras_ros.sim.pusht import SIZE_PX, PushTWorld
-from auras_ros.train.push_table import PushTable
-from auras_ros.train.pusht_expert import PushExpert
+from auras_ros.sim.world import World
 
 EXPERT_STEPS = 250
 TAKEOVER_STEPS = 160
 DISTURBED_SHARE = 0.04  # of steps at which a disturbance begins
-WALL_PX = 15.0
 
-Act = Callable[[NDArray[np.uint8], NDArray[np.float64]], NDArray[np.float64]]  # (image, agent) -> target, stateful
-Moment = tuple[NDArray[np.uint8], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+Array = NDArray[np.float64]
+Act = Callable[[NDArray[np.uint8], Array], Array]  # (images of all cameras, state) -> action, stateful
+Moment = tuple[NDArray[np.uint8], Array, Array, Array]
+WorldT = TypeVar("WorldT", bound=World)
+SolvedT = TypeVar("SolvedT", bound=World, contravariant=True)
+Make = Callable[[np.random.Generator], WorldT]  # the world of the next episode
+
+
+class Expert(Protocol[SolvedT]):
+    """Solves a world of which it sees everything."""
+
+    def reset(self) -> None:
+        """Before an episode."""
+
+    def act(self, world: SolvedT) -> Array:
+        """The action [channels], which may be beyond their bounds."""
+
+    def truth(self, world: SolvedT) -> Array:
+        """What no sensor tells, recorded to train on."""
 
 
 @dataclass(frozen=True)
 class Demonstrations:
-    """N frames in episode order: images uint8 [N, 96, 96, 3], agent [N, 2] px, tee [N, 3], actions [N, 2] px,
-    episode [N] (increasing)."""
+    """N frames in episode order: images uint8 [N, cameras, height, width, 3], state [N, S], truth [N, T], actions
+    [N, channels], episode [N] (increasing)."""
 
     images: NDArray[np.uint8]
-    agent: NDArray[np.float32]
-    tee: NDArray[np.float32]
+    state: NDArray[np.float32]
+    truth: NDArray[np.float32]
     actions: NDArray[np.float32]
     episode: NDArray[np.int64]
 
@@ -52,9 +67,9 @@ class Demonstrations:
     def of(cls, kept: Sequence[Sequence[Moment]]) -> Demonstrations:
         """The frames of these episodes."""
         columns = list(zip(*(frame for episode in kept for frame in episode), strict=True)) or [()] * 4
-        images, agent, tee, actions = (np.array(column) for column in columns)
+        images, state, truth, actions = (np.array(column) for column in columns)
         episode = np.array([number for number, frames in enumerate(kept) for _ in frames], np.int64)
-        return cls(images, agent.astype(np.float32), tee.astype(np.float32), actions.astype(np.float32), episode)
+        return cls(images, state.astype(np.float32), truth.astype(np.float32), actions.astype(np.float32), episode)
 
     @classmethod
     def join(cls, parts: list[Demonstrations]) -> Demonstrations:
@@ -72,51 +87,67 @@ class Demonstrations:
 
 @dataclass(frozen=True)
 class DemonstrationSettings:
-    """One batch of episodes. disturbance_px: spread of the offset added to a few executed actions.
-    drift_max_px: the tee's drift is drawn from [0.1, this] px a step; 0 is the static task."""
+    """One batch of episodes. disturbance: spread of the offset added to a few executed actions, which then stay by
+    `margin` within the channels' bounds; both in the channels' unit."""
 
     episodes: int
     seed: int
-    disturbance_px: float = 20.0
-    drift_max_px: float = 0.0
+    disturbance: float = 0.0
+    margin: float = 0.0
 
 
 class _Disturbance:
     """A random offset held for a few steps now and then."""
 
-    def __init__(self, spread_px: float, random: np.random.Generator) -> None:
-        self.spread_px, self.random, self.left = spread_px, random, 0
-        self.offset = np.zeros(2)
+    def __init__(self, spread: float, random: np.random.Generator, low: Array, high: Array) -> None:
+        """low, high: bounds [channels] of a disturbed action."""
+        self.spread, self.random, self.left = spread, random, 0
+        self.low, self.high, self.offset = low, high, np.zeros(len(low))
 
-    def apply(self, action: NDArray[np.float64]) -> NDArray[np.float64]:
-        if self.spread_px > 0 and self.left == 0 and self.random.random() < DISTURBED_SHARE:
-            self.left, self.offset = int(self.random.integers(1, 5)), self.random.normal(0, self.spread_px, 2)
+    def apply(self, action: Array) -> Array:
+        if self.spread > 0 and self.left == 0 and self.random.random() < DISTURBED_SHARE:
+            self.left = int(self.random.integers(1, 5))
+            self.offset = self.random.normal(0, self.spread, len(self.offset))
         if self.left == 0:
             return action
         self.left -= 1
-        return np.clip(action + self.offset, WALL_PX, SIZE_PX - WALL_PX)
+        return np.clip(action + self.offset, self.low, self.high)
 
 
-def _demonstrate(world: PushTWorld, expert: PushExpert, disturbance: _Disturbance, steps: int) -> list[Moment] | None:
+def _bounds(world: World) -> tuple[Array, Array]:
+    low, high = np.array([(each.low, each.high) for each in world.channels]).T
+    return low, high
+
+
+def _seen(world: World) -> tuple[NDArray[np.uint8], Array]:
+    """Images of all cameras, and the state."""
+    images = [world.image(each.name, each.height, each.width) for each in world.cameras]
+    return np.stack(images), np.array(list(world.state().values()))
+
+
+def _demonstrate(world: WorldT, expert: Expert[WorldT], disturbance: _Disturbance, steps: int) -> list[Moment] | None:
     """Run the expert from where the world is; the frames if it succeeds, else None."""
     expert.reset()
     frames: list[Moment] = []
     for _ in range(steps):
-        action = np.clip(expert.act(world.agent, world.tee, world.goal), 0, SIZE_PX)
-        frames.append((world.image(), world.agent, world.tee, action))
+        action = np.clip(expert.act(world), *_bounds(world))
+        frames.append((*_seen(world), expert.truth(world), action))
         if world.step(disturbance.apply(action)).success:
             return frames
     return None
 
 
-def expert_episodes(recipe: DemonstrationSettings, table: PushTable, progress: Say) -> Demonstrations:
-    """The expert from random starts; a drifting tee where the recipe says so."""
-    random, expert, kept = np.random.default_rng(recipe.seed), PushExpert(table), list[list[Moment]]()
+def expert_episodes(
+    recipe: DemonstrationSettings, make: Make[WorldT], expert: Expert[WorldT], progress: Say
+) -> Demonstrations:
+    """The expert from random starts."""
+    random, kept = np.random.default_rng(recipe.seed), list[list[Moment]]()
     for episode in range(recipe.episodes):
-        drift = float(random.uniform(0.1, recipe.drift_max_px)) if recipe.drift_max_px else 0.0
-        world = PushTWorld(drift_px=drift, success_coverage=0.92 if drift else None)
+        world = make(random)
         world.reset(recipe.seed + episode)
-        frames = _demonstrate(world, expert, _Disturbance(recipe.disturbance_px, random), EXPERT_STEPS)
+        low, high = _bounds(world)
+        disturbance = _Disturbance(recipe.disturbance, random, low + recipe.margin, high - recipe.margin)
+        frames = _demonstrate(world, expert, disturbance, EXPERT_STEPS)
         if frames:
             kept.append(frames)
         progress(f"episode {episode + 1}/{recipe.episodes}, {len(kept)} kept")
@@ -124,18 +155,21 @@ def expert_episodes(recipe: DemonstrationSettings, table: PushTable, progress: S
 
 
 def takeover_episodes(
-    recipe: DemonstrationSettings, table: PushTable, policy: Callable[[], Act], progress: Say
+    recipe: DemonstrationSettings,
+    make: Make[WorldT],
+    expert: Expert[WorldT],
+    policy: Callable[[], Act],
+    progress: Say,
 ) -> Demonstrations:
     """A policy drives for 10 to 160 steps; where it has not finished, the expert takes over and is recorded."""
-    random, expert, kept = np.random.default_rng(recipe.seed), PushExpert(table), list[list[Moment]]()
-    finished = 0
+    random, kept, finished = np.random.default_rng(recipe.seed), list[list[Moment]](), 0
     for episode in range(recipe.episodes):
-        world, act = PushTWorld(), policy()
+        world, act = make(random), policy()
         world.reset(recipe.seed + episode)
-        steps = int(random.integers(10, 160))
-        if any(world.step(np.clip(act(world.image(), world.agent), 0, SIZE_PX)).success for _ in range(steps)):
+        bounds, steps = _bounds(world), int(random.integers(10, 160))
+        if any(world.step(np.clip(act(*_seen(world)), *bounds)).success for _ in range(steps)):
             finished += 1
-        elif frames := _demonstrate(world, expert, _Disturbance(0.0, random), TAKEOVER_STEPS):
+        elif frames := _demonstrate(world, expert, _Disturbance(0.0, random, *bounds), TAKEOVER_STEPS):
             kept.append(frames)
         progress(f"episode {episode + 1}/{recipe.episodes}, policy finished {finished}, {len(kept)} taken over")
     return Demonstrations.of(kept)

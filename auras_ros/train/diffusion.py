@@ -34,16 +34,16 @@ def pixels(images: Tensor) -> Tensor:
 
 
 def keypoint_targets(data: Demonstrations) -> Tensor:
-    """The tee's corners and the agent in [-1, 1], float32 [N, 18]."""
-    tee = np.stack([corners(pose) for pose in data.tee.astype(np.float64)]).reshape(len(data.tee), -1)
-    return torch.from_numpy(np.concatenate([tee, data.agent], 1) / HALF_PX - 1).float()
+    """The corners of the tee, whose pose is the truth, and the agent in [-1, 1], float32 [N, 18]."""
+    tee = np.stack([corners(pose) for pose in data.truth.astype(np.float64)]).reshape(len(data.truth), -1)
+    return torch.from_numpy(np.concatenate([tee, data.state], 1) / HALF_PX - 1).float()
 
 
 def train_encoder(
     encoder: KeypointEncoder, data: Demonstrations, steps: int, peak: float, curve: Curve, progress: Say
 ) -> None:
     """Regress keypoints from single images, then fix the whitening of the features."""
-    images, targets = torch.from_numpy(data.images), keypoint_targets(data)
+    images, targets = torch.from_numpy(data.images[:, 0]), keypoint_targets(data)
     encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     check = torch.arange(0, len(images), max(1, len(images) // 500))
     optimizer = torch.optim.AdamW(encoder.parameters(), lr=peak, weight_decay=1e-4)
@@ -86,10 +86,12 @@ class Windows:
         starts, ends = np.r_[0, change], np.r_[change, count]
         lengths = ends - starts
         first, last = np.repeat(starts, lengths), np.repeat(ends - 1, lengths)
-        features = (raw_features(encoder, torch.from_numpy(data.images)) - encoder.feature_mean) / encoder.feature_std
+        features = (
+            raw_features(encoder, torch.from_numpy(data.images[:, 0])) - encoder.feature_mean
+        ) / encoder.feature_std
         return cls(
             features=features,
-            agent=torch.from_numpy(data.agent / HALF_PX - 1).float(),
+            agent=torch.from_numpy(data.state / HALF_PX - 1).float(),
             actions=torch.from_numpy(data.actions / HALF_PX - 1).float(),
             previous=torch.from_numpy(np.maximum(np.arange(count) - 1, first)),
             last=torch.from_numpy(last),

@@ -13,6 +13,7 @@ import shapely.affinity as affinity
 import shapely.geometry as geometry
 from numpy.typing import NDArray
 
+from auras_ros.sim.pusht import PushTWorld
 from auras_ros.train.push_table import CORNERS, OUTLINE, PUSHER_RADIUS_PX, STEP_PX, STEPS, PushTable, corners, rotation
 
 Array = NDArray[np.float64]
@@ -35,7 +36,7 @@ class _PushPlan:
 
 
 class PushExpert:
-    """act(pusher, tee, goal) -> target of the pusher [x, y] px, once a control step."""
+    """act(world) -> target of the pusher [x, y] px, once a control step."""
 
     def __init__(self, table: PushTable) -> None:
         self._table = table
@@ -44,8 +45,12 @@ class PushExpert:
     def reset(self) -> None:
         self._plan = None
 
-    def act(self, pusher: Array, tee: Array, goal: Array) -> Array:
-        plan = self._plan
+    def truth(self, world: PushTWorld) -> Array:
+        """The tee's pose [x, y, angle], px and radians."""
+        return world.tee
+
+    def act(self, world: PushTWorld) -> Array:
+        pusher, tee, goal, plan = world.agent, world.tee, world.goal, self._plan
         if plan is None or (plan.pushed < 0 and _moved(tee, plan.tee)):
             plan = self._plan = self._choose(pusher, tee, goal)
         if plan.pushed < 0:

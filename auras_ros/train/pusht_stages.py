@@ -30,11 +30,13 @@ from auras_ros.policies.family import Trained
 from auras_ros.policies.observation_tokens import ObservationTokens
 from auras_ros.policies.policy import generate
 from auras_ros.report.result import Say
+from auras_ros.sim.pusht import PushTWorld
 from auras_ros.train import tokens
 from auras_ros.train.demonstrations import (
     Act,
     Demonstrations,
     DemonstrationSettings,
+    Make,
     expert_episodes,
     takeover_episodes,
 )
@@ -42,8 +44,10 @@ from auras_ros.train.diffusion import HALF_PX, HORIZON, Windows, pixels, train_d
 from auras_ros.train.export import AXES, observation_spec
 from auras_ros.train.loops import Curve
 from auras_ros.train.push_table import build_push_table
+from auras_ros.train.pusht_expert import PushExpert
 
 CONDITION = 2 * (64 + 2)
+DISTURBANCE_PX, WALL_PX = 20.0, 15.0  # of the expert's executed targets; how far they stay from the table's edge
 DRIVER_STEPS = 8  # actions executed of each chunk while the policy drives for the take-overs
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
@@ -88,16 +92,20 @@ class Stages:
         return data, self.encoder(data, "encoder-more", schedule.encoder_more_steps, 4e-4, start)
 
     def demonstrations(self) -> Demonstrations:
-        table, base = build_push_table(), 100_000 + 1_000_000 * self.seed
-        expert = DemonstrationSettings(self.schedule.expert, base)
-        drift = DemonstrationSettings(self.schedule.drift, base + 100_000, drift_max_px=self.schedule.drift_max_px)
-        recipes = (("expert", expert), ("drift", drift))
-        return Demonstrations.join([self._collect(name, partial(expert_episodes, one, table)) for name, one in recipes])
+        expert, base = PushExpert(build_push_table()), 100_000 + 1_000_000 * self.seed
+        static = DemonstrationSettings(self.schedule.expert, base, DISTURBANCE_PX, WALL_PX)
+        drift = DemonstrationSettings(self.schedule.drift, base + 100_000, DISTURBANCE_PX, WALL_PX)
+        recipes: tuple[tuple[str, DemonstrationSettings, Make[PushTWorld]], ...] = (
+            ("expert", static, static_table),
+            ("drift", drift, partial(drifting_table, self.schedule.drift_max_px)),
+        )
+        collected = [self._collect(name, partial(expert_episodes, one, make, expert)) for name, one, make in recipes]
+        return Demonstrations.join(collected)
 
     def takeovers(self, encoder: KeypointEncoder, network: ConditionalUnet1d) -> Demonstrations:
         recipe = DemonstrationSettings(self.schedule.takeover, 300_000 + 1_000_000 * self.seed)
-        driver, table = partial(_driver, encoder, network, recipe.seed), build_push_table()
-        return self._collect("takeover", partial(takeover_episodes, recipe, table, driver))
+        driver, expert = partial(_driver, encoder, network, recipe.seed), PushExpert(build_push_table())
+        return self._collect("takeover", partial(takeover_episodes, recipe, static_table, expert, driver))
 
     def _collect(self, name: str, collect: Callable[[Say], Demonstrations]) -> Demonstrations:
         path = self.work / f"{name}.npz"
@@ -155,6 +163,16 @@ class Stages:
         return module.eval()
 
 
+def static_table(random: np.random.Generator) -> PushTWorld:
+    """The published task."""
+    return PushTWorld()
+
+
+def drifting_table(drift_max_px: float, random: np.random.Generator) -> PushTWorld:
+    """One whose tee drifts by 0.1 px to this a step."""
+    return PushTWorld(float(random.uniform(0.1, drift_max_px)), 0.92)
+
+
 def trained(name: str, horizon: int) -> Trained:
     """What the networks of a Push-T policy are trained for: positions on the whole table."""
     spec, none = observation_spec(), torch.zeros(len(AXES), dtype=torch.float64)
@@ -180,7 +198,8 @@ def _driver(encoder: KeypointEncoder, network: ConditionalUnet1d, seed: int) -> 
     agents: deque[NDArray[np.float64]] = deque(maxlen=2)
     waiting: deque[NDArray[np.float64]] = deque()
 
-    def act(image: NDArray[np.uint8], agent: NDArray[np.float64]) -> NDArray[np.float64]:
+    def act(seen: NDArray[np.uint8], agent: NDArray[np.float64]) -> NDArray[np.float64]:
+        (image,) = seen
         images.append(image)
         agents.append(agent)
         if not waiting:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from auras_ros.sim.pusht import PushTWorld
 from auras_ros.sim.world import StepResult
-from auras_ros.train import demonstrations
 from auras_ros.train.demonstrations import (
     Demonstrations,
     DemonstrationSettings,
@@ -30,15 +29,13 @@ from auras_ros.train.demonstrations import (
 from auras_ros.train.diffusion import HALF_PX, HORIZON, Windows, keypoint_targets
 from auras_ros.train.push_table import corners
 
-TABLE: Any = None  # the experts of this file need none
-
 
 def made(*lengths: int) -> Demonstrations:
     """Episodes of these lengths; frame i is an image of value i, and its action is i."""
     count = sum(lengths)
     index = np.arange(count)
     return Demonstrations(
-        np.broadcast_to(index[:, None, None, None] % 256, (count, 2, 2, 3)).astype(np.uint8),
+        np.broadcast_to(index[:, None, None, None, None] % 256, (count, 1, 2, 2, 3)).astype(np.uint8),
         np.stack([index, 2 * index], 1).astype(np.float32),
         np.stack([index, index, index], 1).astype(np.float32),
         np.stack([index, -index], 1).astype(np.float32),
@@ -118,95 +115,107 @@ def test_keypoint_targets_are_corners_and_agent_in_table_units() -> None:
     data = made(3)
     targets = keypoint_targets(data)
     assert targets.shape == (3, 18)
-    expected = np.append(corners(data.tee[2].astype(float)).ravel(), data.agent[2]) / HALF_PX - 1
+    expected = np.append(corners(data.truth[2].astype(float)).ravel(), data.state[2]) / HALF_PX - 1
     np.testing.assert_allclose(targets[2], expected, atol=1e-5)
 
 
-class World:
+class Marked(PushTWorld):
     """A table that is solved in the step that `solved_at` says for its seed; never, where it says 0."""
 
     solved_at: Callable[[int], int]
     executed: list[NDArray[np.float64]]
 
-    def __init__(self, drift_px: float = 0.0, success_coverage: float | None = None) -> None:
-        self.agent, self.tee, self.goal = np.full(2, 50.0), np.zeros(3), np.ones(3)
-        World.drifts.append((drift_px, success_coverage))
-
-    drifts: list[tuple[float, float | None]]
+    def __init__(self) -> None:
+        pass
 
     def reset(self, seed: int) -> None:
-        self.due, self.steps = World.solved_at(seed), 0
+        self.due, self.steps = Marked.solved_at(seed), 0
 
-    def image(self) -> NDArray[np.uint8]:
-        return np.zeros((96, 96, 3), np.uint8)
+    def state(self) -> dict[str, float]:
+        return {"agent_x": 50.0, "agent_y": 50.0}
+
+    def image(self, camera: str = "top", height: int = 96, width: int = 96) -> NDArray[np.uint8]:
+        return np.zeros((height, width, 3), np.uint8)
 
     def step(self, action: NDArray[np.float64]) -> StepResult:
-        World.executed.append(action)
+        Marked.executed.append(action)
         self.steps += 1
         return StepResult(0.0, self.steps == self.due)
 
 
-class Expert:
-    def __init__(self, table: object) -> None:
-        self.resets = 0
+class Beyond:
+    """An expert whose targets are beyond the table."""
 
     def reset(self) -> None:
-        self.resets += 1
+        pass
 
-    def act(self, *seen: object) -> NDArray[np.float64]:
+    def act(self, world: Marked) -> NDArray[np.float64]:
         return np.array([100.0, 600.0])
+
+    def truth(self, world: Marked) -> NDArray[np.float64]:
+        return np.zeros(3)
+
+
+def make(random: np.random.Generator) -> Marked:
+    return Marked()
 
 
 @pytest.fixture
-def simulated(monkeypatch: pytest.MonkeyPatch) -> type[World]:
-    monkeypatch.setattr(demonstrations, "PushTWorld", World)
-    monkeypatch.setattr(demonstrations, "PushExpert", Expert)
-    World.executed, World.drifts = [], []
-    World.solved_at = staticmethod(lambda seed: 3)
-    return World
+def simulated() -> type[Marked]:
+    Marked.executed = []
+    Marked.solved_at = staticmethod(lambda seed: 3)
+    return Marked
 
 
-def test_only_episodes_that_succeed_are_kept(simulated: type[World]) -> None:
+def test_only_episodes_that_succeed_are_kept(simulated: type[Marked]) -> None:
     simulated.solved_at = staticmethod(lambda seed: {10: 3, 11: 0, 12: 5}[seed])
     said: list[str] = []
-    data = expert_episodes(DemonstrationSettings(3, 10), TABLE, said.append)
+    data = expert_episodes(DemonstrationSettings(3, 10), make, Beyond(), said.append)
     assert data.episode.tolist() == [0] * 3 + [1] * 5
     assert said[-1] == "episode 3/3, 2 kept"
 
 
-def test_the_experts_action_is_recorded_whatever_is_executed(simulated: type[World]) -> None:
+def test_the_experts_action_is_recorded_whatever_is_executed(simulated: type[Marked]) -> None:
     simulated.solved_at = staticmethod(lambda seed: 200)
-    data = expert_episodes(DemonstrationSettings(1, 10, disturbance_px=50.0), TABLE, lambda text: None)
+    data = expert_episodes(
+        DemonstrationSettings(1, 10, disturbance=50.0, margin=15.0), make, Beyond(), lambda text: None
+    )
     assert (data.actions == [100.0, 512.0]).all(), "clipped to the table, never disturbed"
     assert (np.array(simulated.executed) != [100.0, 512.0]).any()
 
 
-def test_a_drifting_recipe_draws_each_episodes_drift(simulated: type[World]) -> None:
-    expert_episodes(DemonstrationSettings(5, 10, drift_max_px=1.5), TABLE, lambda text: None)
-    drifts = [drift for drift, _ in simulated.drifts]
-    assert all(0.1 <= drift <= 1.5 for drift in drifts)
+def test_each_episode_has_a_world_of_its_own(simulated: type[Marked]) -> None:
+    drifts: list[float] = []
+
+    def drawn(random: np.random.Generator) -> Marked:
+        drifts.append(float(random.uniform(0.1, 1.5)))
+        return Marked()
+
+    expert_episodes(DemonstrationSettings(5, 10), drawn, Beyond(), lambda text: None)
     assert len(set(drifts)) == 5
 
 
-def test_no_success_at_all_is_an_empty_collection(simulated: type[World], tmp_path: Path) -> None:
+def test_no_success_at_all_is_an_empty_collection(simulated: type[Marked], tmp_path: Path) -> None:
     simulated.solved_at = staticmethod(lambda seed: 0)
-    data = expert_episodes(DemonstrationSettings(1, 10), TABLE, lambda text: None)
+    data = expert_episodes(DemonstrationSettings(1, 10), make, Beyond(), lambda text: None)
     assert [len(getattr(data, f.name)) for f in fields(Demonstrations)] == [0] * 5
     data.save(tmp_path / "none.npz")
     assert same(Demonstrations.join([made(2), Demonstrations.load(tmp_path / "none.npz")][:1]), made(2))
 
 
-def test_a_policy_that_finishes_leaves_nothing_to_take_over(simulated: type[World]) -> None:
+def test_a_policy_that_finishes_leaves_nothing_to_take_over(simulated: type[Marked]) -> None:
     said: list[str] = []
-    data = takeover_episodes(DemonstrationSettings(2, 10), TABLE, lambda: lambda image, agent: np.zeros(2), said.append)
+    data = takeover_episodes(
+        DemonstrationSettings(2, 10), make, Beyond(), lambda: lambda images, state: np.zeros(2), said.append
+    )
     assert len(data.episode) == 0
     assert said[-1] == "episode 2/2, policy finished 2, 0 taken over"
 
 
-def test_the_expert_takes_over_where_the_policy_stands_and_only_it_is_recorded(simulated: type[World]) -> None:
+def test_the_expert_takes_over_where_the_policy_stands_and_only_it_is_recorded(simulated: type[Marked]) -> None:
     simulated.solved_at = staticmethod(lambda seed: 165)  # after the policy's longest drive, within the expert's
     settings = DemonstrationSettings(1, 10)
-    data = takeover_episodes(settings, TABLE, lambda: lambda image, agent: np.zeros(2), lambda text: None)
+    data = takeover_episodes(settings, make, Beyond(), lambda: lambda images, state: np.zeros(2), lambda text: None)
     driven = sum(not action.any() for action in simulated.executed)
     assert 10 <= driven < 160
     assert len(data.episode) == 165 - driven
@@ -216,9 +225,10 @@ def test_the_expert_takes_over_where_the_policy_stands_and_only_it_is_recorded(s
 def test_a_disturbance_stays_on_the_table_and_none_is_none() -> None:
     random = np.random.default_rng(0)
     action = np.array([20.0, 490.0])
-    none = _Disturbance(0.0, random)
+    low, high = np.full(2, 15.0), np.full(2, 497.0)
+    none = _Disturbance(0.0, random, low, high)
     assert all(none.apply(action) is action for _ in range(100))
-    strong = _Disturbance(500.0, random)
+    strong = _Disturbance(500.0, random, low, high)
     executed = np.array([strong.apply(action) for _ in range(400)])
     changed = (executed != action).any(1)
     assert 0.02 < changed.mean() < 0.4

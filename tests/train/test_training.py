@@ -47,7 +47,7 @@ def seen(seed: int, frames: int = 12) -> Demonstrations:
     for target in random.uniform(50, 450, (frames, 2)):
         rows.append((world.image(), world.agent, world.tee, target))
         world.step(target)
-    images = np.array([row[0] for row in rows])
+    images = np.array([row[0] for row in rows])[:, None]
     agent, tee, actions = (np.array(column, np.float32) for column in list(zip(*rows, strict=True))[1:])
     episode = np.repeat([0, 1], frames // 2)
     return Demonstrations(images, agent, tee, actions, episode)
@@ -58,15 +58,15 @@ def collected(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Collections that take no time; the names of those that were asked for."""
     names: list[str] = []
 
-    def expert(recipe: Any, table: object, progress: Any) -> Demonstrations:
-        names.append("drift" if recipe.drift_max_px else "expert")
+    def expert(recipe: Any, make: Any, expert: object, progress: Any) -> Demonstrations:
+        names.append("drift" if make(np.random.default_rng(0)).drift_px else "expert")
         progress("collected")
         return seen(1)
 
-    def takeover(recipe: Any, table: object, policy: Any, progress: Any) -> Demonstrations:
+    def takeover(recipe: Any, make: Any, expert: object, policy: Any, progress: Any) -> Demonstrations:
         names.append("takeover")
         act = policy()
-        target = act(np.zeros((96, 96, 3), np.uint8), np.array([100.0, 200.0]))
+        target = act(np.zeros((1, 96, 96, 3), np.uint8), np.array([100.0, 200.0]))
         assert target.shape == (2,)
         assert target.min() >= 0
         assert target.max() <= 512
@@ -190,7 +190,7 @@ def test_the_driver_replans_after_its_share_of_a_chunk(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(pusht_stages, "generate", counting)
     act = pusht_stages._driver(*lively_networks(), 0)
-    image = np.zeros((96, 96, 3), np.uint8)
+    image = np.zeros((1, 96, 96, 3), np.uint8)
     for step in range(2 * DRIVER_STEPS + 1):
         act(image, np.array([100.0, 200.0]))
         assert len(calls) == step // DRIVER_STEPS + 1
