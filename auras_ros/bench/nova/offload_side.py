@@ -34,6 +34,7 @@ from auras_ros.models.vit import Vit, VitConfig
 HEAD, PATCH_PX = 64, 14
 MADV_PAGEOUT = 21  # of Linux: give these pages back, those of the page cache too
 LEFT = 0.02  # share of a file that may stay in the page cache when it is emptied
+LEFT_PAGES = 31  # and of a core: those of its batch that no list of the kernel has yet, for as long as it is busy
 PAGE_OUTS, PAGE_OUT_S = 50, 0.02  # pages that another core has just touched stay for a moment
 ROLLUP = Path("/proc/self/smaps_rollup")
 Facts = dict[str, Any]
@@ -120,10 +121,11 @@ class Side:
         if not self._mapped:
             return
         start, size = _span(self._mapped)
+        may_stay = LEFT * size + LEFT_PAGES * mmap.PAGESIZE * (os.cpu_count() or 1)
         for _ in range(PAGE_OUTS):
             if _libc().madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), MADV_PAGEOUT):
                 raise OSError(ctypes.get_errno(), "madvise")
-            if (left := _in_core(start, size)) <= LEFT * size:
+            if (left := _in_core(start, size)) <= may_stay:
                 return
             time.sleep(PAGE_OUT_S)
         raise OSError(f"{left} of {size} bytes stay in the page cache")
