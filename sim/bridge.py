@@ -21,15 +21,7 @@ from numpy.typing import NDArray
 
 from auras_ros.clock import MonotonicClock, SchedulerClock
 from auras_ros.parameters import ParameterError
-from auras_ros.ros import (
-    Clock,
-    ClockType,
-    DurabilityPolicy,
-    Node,
-    Parameter,
-    QoSProfile,
-    ReliabilityPolicy,
-)
+from auras_ros.ros import Clock, ClockType, DurabilityPolicy, Node, Parameter, QoSProfile, ReliabilityPolicy
 from auras_ros.ros.image import to_time_msg
 from auras_ros.ros.msg import (
     ClockMsg,
@@ -44,7 +36,7 @@ from auras_ros.ros.msg import (
 from auras_ros.ros.process import leave, run_node
 from auras_ros.ros.settings import read_parameters, refusal
 from auras_ros.ros.srv import Trigger
-from auras_ros.sim.bridge_cameras import CameraPublishers, encoder, rgb8_message
+from auras_ros.sim.bridge_cameras import LATEST, CameraPublishers, encoder, rgb8_message
 from auras_ros.sim.bridge_settings import bridge_settings
 from auras_ros.sim.game import Game
 from auras_ros.sim.world import Sim, WorldCamera
@@ -52,7 +44,6 @@ from auras_ros.sim.worlds import find
 
 COLLECT_PERIOD_S = 10.0  # a world that was reset is a cycle of objects: left to themselves they pile up for an hour
 LIVE = ("seed", "shift_ms")  # settings that may change while a world runs, beside the world's own
-LATEST = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 # Every action is judged, so that refusals are counted; the newest valid one is active.
 ACTIONS = QoSProfile(depth=10)

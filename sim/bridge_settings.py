@@ -50,6 +50,4 @@ def bridge_settings(sim: Sim) -> type[BridgeSettings]:
         (each.name, each.type, field(default=getattr(sim.options, each.name), metadata=each.metadata))
         for each in fields(sim.options)
     ]
-    return make_dataclass(
-        BridgeSettings.__name__, own, bases=(BridgeSettings,), namespace={"sim": sim}, frozen=True
-    )  # fmt: skip
+    return make_dataclass(BridgeSettings.__name__, own, bases=(BridgeSettings,), namespace={"sim": sim}, frozen=True)

@@ -8,9 +8,9 @@ token latency: the sum of all requests' times over the sum of their tokens.
 
 Whole systems are what the paper compares with: `unmerge-only` with S-LoRA's and with Punica's way to multiply, dLoRA's
 policy with its einsum, and one adapter at a time. Then every policy again with this package's own way, VaLoRA's as
-published too. All have the same theta, at which most are quickest on a virtual clock. vLLM runs in the environment of
-`auras bench peers-vlm --setup DIR --only-setup`. `lora-skew` and `lora-adapters` are the same for several skews (figure
-22), and for several numbers of adapters, more than there is memory for, and ranks (figure 23).
+published too. All have the same theta. vLLM runs in the environment of `auras bench peers-vlm --setup DIR
+--only-setup`. `lora-skew` and `lora-adapters` are the same for several skews (figure 22), and for several numbers of
+adapters, more than there is memory for, and ranks (figure 23).
 """
 
 from __future__ import annotations
