@@ -57,16 +57,15 @@ class WorldStatus:
         goals, action = raw.get("sub_goals"), raw.get("action")
         if not isinstance(goals, dict):
             raise ValueError(f"status: sub_goals: expected shares by name, got {goals!r}")
-        values["sub_goals"] = dict(zip(goals, _numbers("sub_goals", goals.values()), strict=True))
+        values["sub_goals"] = dict(zip(goals, _numbers("sub_goals", [*goals.values()]), strict=True))
         values["action"] = None if action is None else tuple(_numbers("action", action))
         return cls(**values)
 
 
 def _numbers(name: str, given: Any) -> list[float]:
-    try:
-        return [float(each) for each in given]
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"status: {name}: expected numbers, got {given!r}") from error
+    if not isinstance(given, list) or any(type(each) not in (int, float) for each in given):
+        raise ValueError(f"status: {name}: expected numbers, got {given!r}")
+    return [float(each) for each in given]
 
 
 _TYPES: dict[str, Any] = {

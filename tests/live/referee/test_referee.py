@@ -302,7 +302,8 @@ def test_status_names_the_field() -> None:
             WorldStatus.from_dict({**told, field: "x"})
     with pytest.raises(ValueError, match="status: success: expected bool"):
         WorldStatus.from_dict({**told, "success": "false"})
-    with pytest.raises(ValueError, match="status: action"):
-        WorldStatus.from_dict({**told, "action": ["left"]})
+    for action in (["left"], ["1"], "12", [True]):
+        with pytest.raises(ValueError, match="status: action"):
+            WorldStatus.from_dict({**told, "action": action})
     with pytest.raises(ValueError, match="status: sub_goals: expected numbers"):
         WorldStatus.from_dict({**told, "sub_goals": {"coverage": "much"}})
