@@ -120,6 +120,12 @@ class AdapterRows:
         return torch.repeat_interleave(torch.arange(len(sizes)), sizes)
 
     @cached_property
+    def places(self) -> Tensor:
+        """int64 [n]: where the adapter of each of `rows` is among all that layers of this kind have."""
+        found = {slot: place for place, slot in enumerate(self.kind.ranks)}
+        return torch.tensor([found[slot] for slot in self.own_slots]).index_select(0, self.owners)
+
+    @cached_property
     def padding(self) -> tuple[Tensor, Tensor]:
         """Rows [groups * most] with each group filled up by its last row, and the places [n] of `rows` in it."""
         sizes = [each.end - each.begin for each in self.groups]

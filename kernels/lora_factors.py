@@ -81,6 +81,14 @@ class FactorSet(MutableMapping[int, Factors]):
     def __len__(self) -> int:
         return len(self.by_slot)
 
+    def drop_joined(self) -> bool:
+        """Drops the copies of several adapters and not all, which another batch would not use; False if there are
+        none."""
+        joined = [key for key in self._copies if 1 < len(key[1]) < len(self.by_slot)]
+        for key in joined:
+            del self._copies[key]
+        return bool(joined)
+
     def form(self, make: MakeForm[Form], slots: tuple[int, ...], bounds: Sequence[int]) -> Form:
         """These slots' factors, in their order, in a form. bounds: always the same of one layer."""
         copies, key = self._copies, (make, slots)

@@ -15,7 +15,7 @@ from typing import Protocol
 from auras_ros.kernels.lora_batch import LoraShape, Way
 from auras_ros.kernels.lora_ways import WAYS
 
-FEW_TOKENS = 16  # up to which the rule multiplies all rows with all adapters
+FEW_TOKENS, JOINT_WORK = 16, 1 << 16  # tokens, and numbers of all A, up to which the rule joins adapters
 REMEMBERED = 1 << 16  # shapes whose way is remembered
 BLOCKS_WORK = 1 << 20  # multiplications of an adapter's A from which oneDNN's call costs less than it saves
 
@@ -69,7 +69,7 @@ def _distance(one: LoraShape, other: LoraShape) -> float:
 
 def rule(shape: LoraShape) -> str:
     """Without a table."""
-    if shape.tokens <= FEW_TOKENS:
+    if shape.tokens <= FEW_TOKENS and (shape.adapters == 1 or shape.adapters * shape.rank * shape.width < JOINT_WORK):
         return "joint"
     work = shape.tokens // shape.adapters * shape.rank * shape.width
     return "mixed" if work >= BLOCKS_WORK else "segmented"

@@ -10,7 +10,7 @@ packed         the same with copies that are in blocks already
 mixed          the same with A in blocks and B as it stands, to which MKL adds
 adapter        for each group its rows brought together, two products, added to where the rows are
 padded         one batched product over the groups, filled up to the longest, with joined copies
-gathered       one batched product over the rows, with each row's factors
+gathered       one batched product over the rows, with each row's factors, of copies of all that are in memory
 joint          all rows times all adapters, a mask for whose is whose, and back: two products in all, joined copies
 joint-packed   the same with joined copies in oneDNN's blocks
 joint-mixed    the same with A in blocks and B as it stands
@@ -126,12 +126,12 @@ def _padded(y: Tensor, x: Tensor, batch: AdapterRows, factors: FactorSet, bounds
 
 
 def _gathered(y: Tensor, x: Tensor, batch: AdapterRows, factors: FactorSet, bounds: Sequence[int]) -> None:
-    a, b = factors.form(pad, batch.own_slots, bounds)
-    inner = torch.bmm(x.index_select(0, batch.rows)[:, None], a.index_select(0, batch.owners))
+    a, b = factors.form(pad, tuple(factors.kind.ranks), bounds)
+    inner = torch.bmm(x.index_select(0, batch.rows)[:, None], a.index_select(0, batch.places))
     if batch.signs is not None:
         inner.mul_(batch.signs.index_select(0, batch.owners))
     for part, own, (low, high) in zip(b, inner.split(b[0].shape[1], 2), pairwise(bounds), strict=True):
-        made = torch.bmm(own, part.index_select(0, batch.owners))
+        made = torch.bmm(own, part.index_select(0, batch.places))
         y[:, low:high].index_add_(0, batch.rows, made[:, 0])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from auras_ros.device.cores import thread_on
 from auras_ros.engine.active import ActiveRequest
@@ -15,23 +15,14 @@ from auras_ros.lora.runtime import LoraRuntime
 from auras_ros.lora.slots import Resident
 
 LOGGER = logging.getLogger(__name__)
-OVERTAKING_NS = 1_000_000_000  # how long others go before a request: their adapter is in memory, or merged
+OVERTAKING_NS = 1_000_000_000  # how long others, whose adapter is in memory, go before a request
 
 
 class EngineAdapters:
     """Used in the engine's thread; the registry by anybody."""
 
-    def __init__(
-        self,
-        runtime: LoraRuntime,
-        tables: BlockTables,
-        state: EngineState,
-        wake: Callable[[], None],
-        merged_first: bool = False,
-    ) -> None:
-        """merged_first: whether who has the merged adapter starts before others of the same priority."""
+    def __init__(self, runtime: LoraRuntime, tables: BlockTables, state: EngineState, wake: Callable[[], None]) -> None:
         self.registry, self._runtime, self._state = runtime.registry, runtime, state
-        self._merged_first = merged_first
         if why := runtime.weights.refusal:
             LOGGER.warning("no adapter is ever merged: %s", why)
         self._loader = thread_on("adapters", None, 1)
@@ -48,36 +39,12 @@ class EngineAdapters:
 
     @property
     def switch_ns(self) -> int:
-        """What the last change of what is merged took."""
+        """What the last computation of an adapter's weights took."""
         return self._runtime.weights.took_ns
 
-    def pickers(self, now_ns: int) -> Iterator[Callable[[ActiveRequest], bool]]:
-        """Each says whether a request may start, asked of those that wait, in their order. The first one that says so
-        of one counts."""
-        if self._merged_first and self._state.lora.merged is not None:
-            yield self._merged_picker(now_ns, self._state.lora.merged)
-        yield self._picker(now_ns)
-
-    def _merged_picker(self, now_ns: int, merged: Resident) -> Callable[[ActiveRequest], bool]:
-        """Those with the merged adapter: the more of a batch have it, the fewer products there are. Of the first one's
-        priority, and while nobody before them has waited for OVERTAKING_NS."""
-        first: ActiveRequest | None = None
-
-        def may_start(active: ActiveRequest) -> bool:
-            nonlocal first
-            first = first or active
-            if now_ns - first.timings.arrived_ns > OVERTAKING_NS or active.request.priority != first.request.priority:
-                return False
-            if active.adapter is None or active.adapter.digest != merged.digest:
-                return False
-            active.resident = self.pool.acquire(active.adapter)
-            return active.resident is not None
-
-        return may_start
-
-    def _picker(self, now_ns: int) -> Callable[[ActiveRequest], bool]:
-        """Those whose adapter is in memory, which is pinned then, or who need none. Once an earlier one has waited for
-        OVERTAKING_NS, no later one may."""
+    def picker(self, now_ns: int) -> Callable[[ActiveRequest], bool]:
+        """Says whether a request may start, asked of those that wait, in their order: those whose adapter is in memory,
+        which is pinned then, or who need none. Once an earlier one has waited for OVERTAKING_NS, no later one may."""
         held = False
 
         def may_start(active: ActiveRequest) -> bool:
@@ -130,6 +97,9 @@ class EngineAdapters:
         if self._state.lora.merged is not None:
             self.pool.release(self._state.lora.merged)
         self._state.lora.merged = merged
+        kept = merged is None and self._runtime.weights.exact  # in a copy of their own
+        if not kept and merged is not self._state.lora.summed:
+            self._state.lora.summed, self._state.lora.missed_ns = merged, {}
         return merged
 
     def _unmerge(self) -> bool:

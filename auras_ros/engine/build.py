@@ -29,7 +29,7 @@ from auras_ros.engine.profile import read_profile
 from auras_ros.engine.scheduler import STAGES, Stage, StageScheduler
 from auras_ros.engine.schedulers import make_scheduler, needs_partitions, needs_profile
 from auras_ros.engine.tables import EngineMemory
-from auras_ros.engine.valora import LoraScheduler, UnmergeOnly, make_policy
+from auras_ros.engine.valora import make_lora_scheduler
 from auras_ros.engine.vision_swap import swap_vision
 from auras_ros.engine.workers import (
     DecodeWorker,
@@ -166,10 +166,7 @@ def _scheduler(options: EngineOptions, partitions: Partitions | None, model: str
     made = make_scheduler(options, sizes, profile)
     if not options.max_loras:
         return made
-    policy = make_policy(options.lora_policy, options.running, options.lora_theta_ms, options.lora_thetas)
-    if options.int8:
-        policy = UnmergeOnly(options.running)  # nothing is added to weights in 8 bits
-    return LoraScheduler(made, policy)
+    return make_lora_scheduler(made, options)
 
 
 def make_partitions(device: Device, sizes: Sequence[int] | None = None, owner: str = "engine") -> Partitions:

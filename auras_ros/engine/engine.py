@@ -96,8 +96,7 @@ class Engine:
         self._state = EngineState(self._tables.remaining, self._fits, self._queues)
         self.adapters = None
         if lora is not None:
-            first = options.lora_policy == "valora"
-            self.adapters = EngineAdapters(lora, self._tables, self._state, self._intake.wake, first)
+            self.adapters = EngineAdapters(lora, self._tables, self._state, self._intake.wake)
             reserved = lora.slots.count * lora.slots.blocks  # all may be pinned while one request needs its blocks
             self.length = min(self.length, (cache.blocks - 1 - reserved) * cache.block)
         self._blocks = BlockAllocation(self._tables, self._queues, self.stats, self.adapters)
@@ -255,8 +254,8 @@ class Engine:
             for each in dispatch.requests:
                 each.busy, each.ran_ns = False, self._clock.now_ns()
                 each.timings.spend(dispatch.stage, taken_ns)
-            if dispatch.stage == "decode":
-                self._state.lora.decoded(dispatch, taken_ns)
+            if dispatch.stage != "vision":
+                self._state.lora.ran(dispatch, taken_ns)
             error = future.exception()
             if error is not None:
                 self._lost(dispatch, error)
@@ -284,8 +283,7 @@ class Engine:
         """The first one that waits and whose adapter is in memory."""
         if self.adapters is None:
             return self._intake.take()
-        taken = (self._intake.take_first(each) for each in self.adapters.pickers(now_ns))
-        active = next((each for each in taken if each is not None), None)
+        active = self._intake.take_first(self.adapters.picker(now_ns))
         for each, why in self.adapters.failed():
             if self._intake.take_if(lambda one, each=each: one is each):  # type: ignore[misc]
                 self._end(each, "error", why)

@@ -55,7 +55,7 @@ class EngineOptions:
     swap_core: int = -1
     max_loras: int = 0
     max_lora_rank: int = 16
-    lora_policy: str = "valora"
+    lora_policy: str = "per-forward"
     lora_theta_ms: int = 250
     lora_thetas: str = ""
     lora_exact: bool = True

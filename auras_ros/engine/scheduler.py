@@ -12,7 +12,9 @@ from auras_ros.lora.slots import Resident
 
 Stage = Literal["vision", "prefill", "decode"]
 NEWEST = 0.1  # weight of the newest decode in a mean
+PRODUCT_SHARE = 0.25  # of a forward's time: about what a product of adapters takes for each of its tokens
 STAGES: tuple[Stage, ...] = ("vision", "prefill", "decode")
+DECODER: tuple[Stage, ...] = ("prefill", "decode")  # stages of the decoder
 
 
 class StageQueues(dict[Stage, list[ActiveRequest]]):
@@ -50,24 +52,47 @@ class Dispatch:
     merged: Resident | None = None
 
 
+def products(dispatch: Dispatch, merged: Resident | None) -> int:
+    """Adapters' products that its tokens take with this adapter in the weights: none for its own, one to add an adapter
+    and one to take the merged one away (the deLoRA branch, VaLoRA 4.4.2)."""
+    return sum(
+        count * ((each.resident is not None) + (merged is not None))
+        for each, count in zip(dispatch.requests, dispatch.counts, strict=True)
+        if each.resident is not merged
+    )
+
+
 @dataclass
 class LoraState:
-    """merged: the adapter in the weights. forward_ns, switch_ns: what the last decode took, and the last change of what
-    is merged. decodes_ns: what decodes of so many rows have taken in the mean, with products of adapters (True) and
-    without. chosen: of the requests that wait, those that may run; None: all."""
+    """What adapters' policies look at. merged: the adapter in the weights. summed: whose weights are computed, so that
+    any forward can have them. forward_ns: what the last decode took; switch_ns: the last computation of an adapter's
+    weights. chosen: of the requests that wait, those that may run; None: all. decodes_ns: what decodes of so many rows
+    have taken in the mean, with products of adapters (True) and without. missed_ns: by an adapter's digest, what its
+    weights would have spared in place of those that are computed, since these are."""
 
     merged: Resident | None = None
+    summed: Resident | None = None
     forward_ns: int = 0
     switch_ns: int = 0
     chosen: frozenset[int] | None = None
     decodes_ns: dict[tuple[int, bool], float] = field(default_factory=dict)
+    missed_ns: dict[str, float] = field(default_factory=dict)
 
-    def decoded(self, dispatch: Dispatch, taken_ns: int) -> None:
-        self.forward_ns = taken_ns
-        products = any(each.resident is not dispatch.merged for each in dispatch.requests)
-        key = len(dispatch.requests), products
-        before_ns = self.decodes_ns.setdefault(key, taken_ns)
-        self.decodes_ns[key] = before_ns + NEWEST * (taken_ns - before_ns)
+    def ran(self, dispatch: Dispatch, taken_ns: int) -> None:
+        """A forward of the decoder."""
+        plain, token_ns = products(dispatch, None), PRODUCT_SHARE * taken_ns / sum(dispatch.counts)
+        least = min(plain, products(dispatch, self.summed))
+        present = {each.resident.digest: each.resident for each in dispatch.requests if each.resident is not None}
+        for digest in {*present, *self.missed_ns}:
+            own = min(plain, products(dispatch, present[digest])) if digest in present else plain
+            missed_ns = self.missed_ns.pop(digest, 0.0) + (least - own) * token_ns
+            if missed_ns > 0:
+                self.missed_ns[digest] = missed_ns
+        if dispatch.stage == "decode":
+            self.forward_ns = taken_ns
+            key = len(dispatch.requests), products(dispatch, dispatch.merged) > 0
+            before_ns = self.decodes_ns.setdefault(key, taken_ns)
+            self.decodes_ns[key] = before_ns + NEWEST * (taken_ns - before_ns)
 
     def products_ns(self, rows: int) -> float | None:
         """What adapters' products cost a decode of so many rows; None if that is not known yet."""

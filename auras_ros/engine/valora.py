@@ -6,14 +6,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import NamedTuple, Protocol
 
 from auras_ros.engine.active import ActiveRequest
-from auras_ros.engine.scheduler import Dispatch, EngineState, Stage, StageScheduler
+from auras_ros.engine.options import EngineOptions
+from auras_ros.engine.per_forward import PER_FORWARD, PerForward
+from auras_ros.engine.scheduler import DECODER, Dispatch, EngineState, StageScheduler
 from auras_ros.lora.slots import Resident
-
-DECODER: tuple[Stage, ...] = ("prefill", "decode")
 
 
 class LoraBatch(NamedTuple):
@@ -106,36 +105,27 @@ class Valora:
     credit beyond which a request starves. A request's credit is how long it has waited, and what the next forward and a
     change of what is merged take. thetas: by adapter, where an application's latency constraint asks for another one
     than theta_ms. What is merged stays while half of the batch has it, and nothing is merged for requests that would
-    end before the products that they are spared have made up for the change. together: beyond the paper, who decodes
-    does so in every decode, starving or not: a decode's time is that of reading the weights, whoever is in it, and who
-    is left out needs one of its own."""
+    end before the products that they are spared have made up for the change."""
 
     batch: int
     theta_ms: float
     thetas: Mapping[str, float] = field(default_factory=dict)
-    together: bool = True
 
     def choose(self, waiting: Sequence[ActiveRequest], state: EngineState) -> LoraBatch:
         merged, batch = state.lora.merged, min(self.batch, len(waiting))
         most = _most_wanted(waiting, merged)
         own = [each for each in waiting if most is not None and each.resident is most]
-        switch_ns = 0 if most is merged else state.lora.switch_ns
+        switch_ns = 0 if most in (merged, state.lora.summed) else state.lora.switch_ns
         takes_ns = state.lora.forward_ns + switch_ns
         late_ns = {each.number: state.waited_ns(each) + takes_ns - self._theta_ns(each) for each in waiting}
         starving = [each for each in waiting if each.resident is not most and late_ns[each.number] > 0]
         starving = sorted(starving, key=lambda each: late_ns[each.number], reverse=True)[:batch]
         left = batch - len(starving)
         wanted = 2 * len(starving) <= batch and 2 * len(own) > batch - (most is merged)
-        if wanted and (most is merged or _pays(own[:left], state)):
-            chosen = [*starving, *own[:left]]  # merged; with others, mixture
-            return LoraBatch([*chosen, *self._riders(chosen, state)], most)
+        if wanted and (switch_ns == 0 or _pays(own[:left], state)):
+            return LoraBatch([*starving, *own[:left]], most)  # merged; with others, mixture
         others = [each for each in waiting if each not in starving]
         return LoraBatch([*starving, *others[:left]], None)
-
-    def _riders(self, chosen: Sequence[ActiveRequest], state: EngineState) -> list[ActiveRequest]:
-        known = {each.number for each in chosen}
-        riders = [each for each in state.queues["decode"] if not each.busy and each.number not in known]
-        return riders[: max(self.batch - len(chosen), 0)] if self.together else []
 
     def _theta_ns(self, active: ActiveRequest) -> float:
         return 1e6 * self.thetas.get(active.request.adapter or "", self.theta_ms)
@@ -143,18 +133,34 @@ class Valora:
 
 POLICIES: Mapping[str, Callable[[int, float], LoraPolicy]] = {
     "valora": Valora,
-    "algorithm-1": partial(Valora, together=False),
     "dlora": DLora,
     "merge-only": MergeOnly,
     "unmerge-only": lambda batch, _: UnmergeOnly(batch),
 }
 
 
+POLICY_NAMES = (PER_FORWARD, *POLICIES)
+
+
+def make_lora_scheduler(inner: StageScheduler, options: EngineOptions) -> StageScheduler:
+    """By the options' policy. Raises ValueError for what does not fit."""
+    if options.int8:
+        return LoraScheduler(inner, UnmergeOnly(options.running))  # nothing is added to weights in 8 bits
+    if options.lora_policy != PER_FORWARD:
+        batch, theta_ms = options.running, options.lora_theta_ms
+        return LoraScheduler(inner, make_policy(options.lora_policy, batch, theta_ms, options.lora_thetas))
+    if not options.lora_exact:
+        raise ValueError(f"engine: lora_policy: {PER_FORWARD} needs lora_exact; without it choose valora or another")
+    if options.lora_thetas:
+        raise ValueError(f"engine: lora_thetas: {PER_FORWARD} lets nobody wait; choose lora_policy valora")
+    return PerForward(inner)
+
+
 def make_policy(name: str, batch: int, theta_ms: float, thetas: str = "") -> LoraPolicy:
     """thetas: of adapters whose requests may wait for another time, name=ms,name=ms. Raises ValueError for a name that
     is not known, for such a list, and for one that the policy does not use."""
     if name not in POLICIES:
-        raise ValueError(f"engine: lora_policy: {name!r} is none of {', '.join(POLICIES)}")
+        raise ValueError(f"engine: lora_policy: {name!r} is none of {', '.join(POLICY_NAMES)}")
     made, own = POLICIES[name](batch, theta_ms), read_thetas(thetas)
     if not own:
         return made

@@ -6,7 +6,7 @@ The other two have other shapes each time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Protocol
 
 import torch
@@ -144,7 +144,7 @@ class DecodeWorker:
         rows = bucket(running)
         self._decoder, self._attention, self._device = decoder, attention, device
         self._lanes = lanes
-        self._stages: dict[tuple[int | None, int, int, bool], Stage] = {}  # the last: with adapters
+        self._stages: dict[Hashable, Stage] = {}
         self._inputs = torch.zeros(3, rows, dtype=torch.int64, device=decoder.device)  # ids, positions, places
         self._tables = torch.full((rows, wide(width)), SPARE, device=decoder.device)
         self._scores = torch.zeros(rows, decoder.config.vocabulary, dtype=decoder.dtype, device=decoder.device)
@@ -180,7 +180,8 @@ class DecodeWorker:
 
     def run(self, rows: int, width: int, split: int | None = None) -> None:
         """The captured stage of this size and part of the device, with the inputs as they are."""
-        lane, key = self._lanes[split], (split, rows, width, self._adapt is not None)
+        replaced = None if self._lora is None else self._lora.weights.replaced
+        lane, key = self._lanes[split], (split, rows, width, self._adapt is not None, replaced)
         stage = self._stages.get(key)
         if stage is None:
             stage = self._device.capture(f"decode {rows} x {width}", lambda: self._body(rows, width), lane)

@@ -1,8 +1,9 @@
-"""One adapter merged into the decoder's weights: W = golden + B A, so that its rows cost nothing more (VaLoRA 4.4.1).
+"""One adapter merged into the decoder's weights: W = base + B A, so that its rows cost nothing more (VaLoRA 4.4.1).
 
-Exact: the weights of every mode are computed from a golden copy, so a thousand switches leave what one leaves. Without
-the copy the product is added and subtracted, which takes half of the memory and drifts by rounding. Either way the sum
-is written where the weights are, in the form in which they multiply: nothing is allocated, moved or packed anew.
+Exact: the sum is a second copy of the layers that the adapter changes, always computed from the base model's weights,
+which nothing writes. Both stay in memory, so that any forward can have one or the other at no cost. Without the second
+copy the product is added to the weights and subtracted again, which drifts by rounding. Either way the sum is written
+where it multiplies, in that form: nothing is allocated, moved or packed anew.
 """
 
 from __future__ import annotations
@@ -18,57 +19,43 @@ from torch import Tensor
 from auras_ros.kernels.grouped_lora import Factors
 from auras_ros.lora.sites import Site
 from auras_ros.lora.slots import Resident, finish
-from auras_ros.models.fused_llama import HEAD, FusedLlama
-from auras_ros.models.linear import AnyLinear, WeightBlocks, weight_blocks
+from auras_ros.models.fused_llama import FusedLlama
+from auras_ros.models.linear import AnyLinear, duplicate, weight_blocks
+
+Place = tuple[int, str]
+"""Layer and site."""
 
 
 class _MergedLinear:
-    """One joined layer: its weight's forms, and the golden copies of those."""
+    """One joined layer. base: the model's; merged: the one that has sums, which may be the same."""
 
     def __init__(self, linear: AnyLinear, site: Site, exact: bool) -> None:
-        self._forms, self._bounds = weight_blocks(linear), site.bounds
-        self._golden = [form.data.clone() for form in self._forms] if exact else None
-        self._merged: Factors | None = None
+        self.base, self.merged = linear, duplicate(linear) if exact else linear
+        self._forms = list(zip(weight_blocks(self.base), weight_blocks(self.merged), strict=True))
+        self._bounds = site.bounds
 
-    def restore(self) -> None:
-        """The base model's, whatever a change has left."""
-        for form, golden in zip(self._forms, self._golden or [], strict=False):
-            form.data.copy_(golden)
-        self._merged = None
-
-    def switch(self, factors: Factors | None) -> None:
-        """To this adapter's weights, or the base model's."""
-        if factors is None and self._merged is None:
-            return
-        for place, form in enumerate(self._forms):
-            base = form.data if self._golden is None else self._golden[place]
-            if self._golden is None and self._merged is not None:
-                _add(form, base, self._merged, self._bounds, -1)
-            if factors is not None:
-                _add(form, base, factors, self._bounds, 1)
-            elif self._golden is not None:
-                form.data.copy_(base)
-        self._merged = factors
-
-
-def _add(form: WeightBlocks, base: Tensor, factors: Factors, bounds: Sequence[int], sign: int) -> None:
-    """form = base + sign * B A, block by block while a block is in the cache."""
-    rank = factors.b.shape[1]
-    for part, (low, high) in enumerate(pairwise(bounds)):
-        form.add_(base, factors.a[part * rank : (part + 1) * rank], factors.b[low:high], low, sign)
+    def add(self, factors: Factors, sign: int = 1) -> None:
+        """merged = base + sign * B A, block by block while a block is in the cache."""
+        rank = factors.b.shape[1]
+        for base, form in self._forms:
+            for part, (low, high) in enumerate(pairwise(self._bounds)):
+                a = factors.a[part * rank : (part + 1) * rank]
+                form.add_(base.data, a, factors.b[low:high], low, sign)
 
 
 class MergedWeights:
     """Which adapter is in the weights. Whoever switches sees to it that no forward of the decoder runs; two that are
-    about to begin may both switch, to the same one: the second waits until the first has. exact: from a golden copy.
+    about to begin may both switch, to the same one: the second waits until the first has. exact: with a second copy.
     refusal: why nothing can be merged into these weights; empty if it can."""
 
     def __init__(self, decoder: FusedLlama, sites: Sequence[Site], head: Site | None, exact: bool = True) -> None:
-        self._decoder, self._exact = decoder, exact
+        self._decoder, self.exact = decoder, exact
         self._sites = {site.name: site for site in (*sites, *([] if head is None else [head]))}
-        self._linears: dict[tuple[int, str], _MergedLinear] = {}
-        self.merged: Resident | None = None
-        self.took_ns = 0  # of the last change
+        self._linears: dict[Place, _MergedLinear] = {}
+        self._summed: Resident | None = None  # whose sums there are, used or not
+        self.merged: Resident | None = None  # whose sums are used
+        self.replaced: frozenset[Place] = frozenset()  # where the decoder has other layers than the base model's
+        self.took_ns = 0  # of the last time that sums were computed
         self._changing = threading.Lock()
         self.refusal = ""
         self._broken = ""  # what the weights are, if they are no model's
@@ -81,36 +68,48 @@ class MergedWeights:
 
     def switch(self, resident: Resident | None) -> None:
         """Its layers get this adapter, all others what the base model has. Raises ValueError for weights in 8 bits, and
-        RuntimeError ever after a change that failed half-way without a golden copy."""
+        RuntimeError ever after a change that failed half-way without a second copy."""
         with self._changing:
             if self._broken:
                 raise RuntimeError(self._broken)
             if resident is self.merged:
                 return
             try:
-                self._change(resident)
+                if resident is not self._summed and (resident is not None or not self.exact):
+                    self._sum(resident)
+                self._use(resident)
             except Exception as error:  # a change that is half made would be in everybody's rows
                 self.refusal = f"a change of the weights failed: {error}"
-                if not self._exact:
+                if not self.exact:
                     self._broken = f"{self.refusal}; without a copy of them (lora_exact) they cannot be restored"
-                self.merged = None
-                for linear in self._linears.values():
-                    linear.restore()
+                self._summed = None
+                self._use(None)
                 raise
 
-    def _change(self, resident: Resident | None) -> None:
+    def _sum(self, resident: Resident | None) -> None:
         began_ns = time.perf_counter_ns()
-        wanted: Mapping[tuple[int, str], Factors] = {} if resident is None else resident.decoder
-        for place in wanted:
+        before, self._summed = self._summed, None
+        if before is not None and not self.exact:
+            for place, factors in before.decoder.items():
+                self._linears[place].add(factors, -1)
+        for place, factors in _factors(resident).items():
             if place not in self._linears:
-                self._linears[place] = _MergedLinear(self._linear(*place), self._sites[place[1]], self._exact)
-        for place, linear in self._linears.items():
-            linear.switch(wanted.get(place))
+                linear = self._decoder.linear(*place)
+                self._linears[place] = _MergedLinear(linear, self._sites[place[1]], self.exact)
+            self._linears[place].add(factors)
         finish(self._decoder.device)
-        self.merged, self.took_ns = resident, time.perf_counter_ns() - began_ns
+        self._summed, self.took_ns = resident, time.perf_counter_ns() - began_ns
 
-    def _linear(self, layer: int, site: str) -> AnyLinear:
-        return self._decoder.head if layer == HEAD else self._decoder.layers[layer].linears()[site]
+    def _use(self, resident: Resident | None) -> None:
+        if self.exact:
+            self.replaced = frozenset(_factors(resident))
+            for place, linear in self._linears.items():
+                self._decoder.replace(*place, linear.merged if place in self.replaced else linear.base)
+        self.merged = resident
+
+
+def _factors(resident: Resident | None) -> Mapping[Place, Factors]:
+    return {} if resident is None else resident.decoder
 
 
 def drift(weights: Tensor, golden: Tensor) -> float:

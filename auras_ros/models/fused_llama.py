@@ -114,6 +114,13 @@ class FusedLlama:
         self.crosses = any(layer.cross is not None for layer in self.layers)
         self._table: Tensor | None = None
 
+    def linear(self, layer: int, site: str) -> AnyLinear:
+        return self.head if layer == HEAD else self.layers[layer].linears()[site]
+
+    def replace(self, layer: int, site: str, linear: AnyLinear) -> None:
+        """For forwards that begin after it."""
+        setattr(self if layer == HEAD else self.layers[layer], site, linear)
+
     def embed(self, ids: Tensor) -> Tensor:
         """Token ids int64 [T] -> [T, width]."""
         return self._llama.embed(ids)

@@ -7,6 +7,7 @@ small product. So a small weight is kept in both forms, and the number of rows d
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import timeit
 from functools import cache, partial
@@ -65,7 +66,7 @@ class SmallLinear(PackedLinear):
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__(weight, bias)
-        self.plain = weight.contiguous()
+        self.plain = weight.detach().contiguous()
 
     def forward(self, x: Tensor) -> Tensor:
         return F.linear(x, self.plain, self.bias) if self._few(x) else super().forward(x)
@@ -134,6 +135,17 @@ def bfloat16_is_faster() -> bool:
         return min(timeit.repeat(partial(form, torch.ones(rows, PROBE, dtype=dtype)), number=1, repeat=5))
 
     return all(seconds(rows, torch.bfloat16) < seconds(rows, torch.float32) for rows in (ROWS, 16 * ROWS))
+
+
+def duplicate(linear: AnyLinear) -> AnyLinear:
+    """The same layer with a weight of its own in every form, which has the same numbers. Not of 8 bits."""
+    if isinstance(linear, Linear):
+        return Linear(linear.weight.detach().clone(), linear.bias)
+    made = copy.copy(linear)
+    made.weight = linear.weight.clone()
+    if isinstance(made, SmallLinear):
+        made.plain = made.plain.clone()
+    return made
 
 
 class WeightBlocks(NamedTuple):

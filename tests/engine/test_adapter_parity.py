@@ -97,14 +97,20 @@ def test_the_adapters_change_the_answers(case: Case) -> None:
 
 
 SETUPS: dict[str, dict[str, Any]] = {
-    "valora": {"running": 6, "lora_theta_ms": 1},
-    "valora-without-a-copy": {"running": 6, "lora_theta_ms": 1, "lora_exact": False},
-    "valora-patient": {"running": 4, "lora_theta_ms": 10_000},
-    "algorithm-1": {"running": 6, "lora_policy": "algorithm-1", "lora_theta_ms": 1},
+    "per-forward": {"running": 6},
+    "per-forward-side-by-side": {"scheduler": "multi-stream", "own_threads": True},
+    "valora": {"running": 6, "lora_policy": "valora", "lora_theta_ms": 1},
+    "valora-without-a-copy": {"running": 6, "lora_policy": "valora", "lora_theta_ms": 1, "lora_exact": False},
+    "valora-patient": {"running": 4, "lora_policy": "valora", "lora_theta_ms": 10_000},
     "dlora": {"running": 6, "lora_policy": "dlora", "lora_theta_ms": 5},
     "merge-only": {"running": 6, "lora_policy": "merge-only", "lora_theta_ms": 5},
     "unmerge-only": {"running": 6, "lora_policy": "unmerge-only"},
-    "valora-side-by-side": {"scheduler": "multi-stream", "own_threads": True, "lora_theta_ms": 1},
+    "valora-side-by-side": {
+        "scheduler": "multi-stream",
+        "own_threads": True,
+        "lora_policy": "valora",
+        "lora_theta_ms": 1,
+    },
     "one-at-a-time": {"running": 1},
     "a-batch": {"running": 15},
     "chunks": {"chunked": True, "prefill_tokens": 23},

@@ -19,7 +19,6 @@ from safetensors.torch import save_file
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.checkpoints.vlm.chat import VlmPrompt
 from auras_ros.checkpoints.vlm.open import open_vlm
-from auras_ros.engine import adapters as engine_adapters
 from auras_ros.engine.engine import Engine
 from auras_ros.engine.request import InvalidRequestError, VlmRequest
 from auras_ros.lora.registry import AdapterError
@@ -218,29 +217,6 @@ def test_a_refused_folder_leaves_those_that_serve(model: Written, prompts: list[
     finish(engine)
     assert reply.result(0).finish == "length"
     assert engine.adapter_names() == ["a0"]
-
-
-@pytest.mark.parametrize(("patient", "wanted"), [(True, "bbaa"), (False, "abab")])
-def test_who_has_the_merged_adapter_starts_first_until_another_has_waited_too_long(
-    patient: bool,
-    wanted: str,
-    model: Written,
-    prompts: list[VlmPrompt],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    if not patient:
-        monkeypatch.setattr(engine_adapters, "OVERTAKING_NS", 0)
-    engine = make(model, running=1)
-    for name, path in adapters(model, tmp_path, 2).items():
-        engine.add_adapter(name, path)
-        answers(engine, [asked(prompts[0], name)])  # both are in memory, and the second one is merged
-    order = list[str]()
-    for name in ("a0", "a1", "a0", "a1"):
-        engine.submit(asked(prompts[0], name), Ended(order, "ab"[name == "a1"]))
-    finish(engine)
-    assert "".join(order) == wanted
-    ended(engine)
 
 
 def test_of_two_priorities_the_first_starts_first_whatever_is_merged(

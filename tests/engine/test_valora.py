@@ -57,73 +57,65 @@ def queue(adapters: str, **waited_ms: float) -> list[ActiveRequest]:
     return [request(number, known[each], waited_ms.get(f"r{number}", 0.0)) for number, each in enumerate(adapters)]
 
 
-def published(batch: int, thetas: dict[str, float] | None = None) -> Valora:
-    """The paper's algorithm."""
-    return Valora(batch, THETA_MS, thetas or {}, together=False)
-
-
-def test_who_decodes_does_so_in_every_decode_and_prompts_wait() -> None:
-    state = state_of(*queue("aaabc"))
-    state.queues["prefill"] += [request(5, A), request(6, B)]
-    waiting = [*state.queues["decode"], *state.queues["prefill"]]
-    batch = Valora(8, THETA_MS).choose(waiting, state)
-    assert sorted(each.number for each in batch.requests) == [0, 1, 2, 3, 4, 5]
-    assert batch.merged is A
-    assert len(Valora(4, THETA_MS).choose(waiting, state).requests) == 4
+def valora(batch: int, thetas: dict[str, float] | None = None) -> Valora:
+    return Valora(batch, THETA_MS, thetas or {})
 
 
 def test_one_that_most_ask_for_is_merged_and_runs_alone() -> None:
-    assert chosen(published(4), state_of(*queue("abaca-a"))) == ([0, 2, 4, 6], A)
+    assert chosen(valora(4), state_of(*queue("abaca-a"))) == ([0, 2, 4, 6], A)
 
 
 def test_who_starves_runs_beside_the_merged_one() -> None:
     """Mixture: at most half of the batch."""
     waiting = queue("abacaa", r1=THETA_MS + 1, r3=THETA_MS + 2)
-    assert chosen(published(4), state_of(*waiting)) == ([0, 1, 2, 3], A)
+    assert chosen(valora(4), state_of(*waiting)) == ([0, 1, 2, 3], A)
     waiting = queue("abacaab", r1=101, r3=101, r6=101)
-    assert chosen(published(4), state_of(*waiting)) == ([0, 1, 3, 6], None)  # more than half: unmerged
+    assert chosen(valora(4), state_of(*waiting)) == ([0, 1, 3, 6], None)  # more than half: unmerged
 
 
 def test_an_adapter_may_have_a_theta_of_its_own() -> None:
-    policy, waiting = published(4, {"b": 20.0, "c": 400.0}), queue("abacaa", r1=30, r3=300)
+    policy, waiting = valora(4, {"b": 20.0, "c": 400.0}), queue("abacaa", r1=30, r3=300)
     assert chosen(policy, state_of(*waiting)) == ([0, 1, 2, 4], A)  # what has waited for longer may wait for longer
     assert chosen(policy, state_of(*queue("abacaa", r3=401))) == ([0, 2, 3, 4], A)
     assert chosen(policy, state_of(*queue("abacaa", r1=15), forward_ms=6)) == ([0, 1, 2, 4], A)
     most_late = queue("aaaabbc", r4=21, r5=99, r6=402)
-    assert chosen(published(2, policy.thetas), state_of(*most_late)) == ([5, 6], None)
+    assert chosen(valora(2, policy.thetas), state_of(*most_late)) == ([5, 6], None)
 
 
 def test_without_a_majority_nothing_is_merged() -> None:
-    assert chosen(published(4), state_of(*queue("abc-ab"))) == ([0, 1, 2, 3], None)
-    assert chosen(published(8), state_of(*queue("aabb"))) == ([0, 1, 2, 3], None)  # half is not more
-    assert chosen(published(8), state_of(*queue("aab"))) == ([0, 1], A)  # of those that wait
+    assert chosen(valora(4), state_of(*queue("abc-ab"))) == ([0, 1, 2, 3], None)
+    assert chosen(valora(8), state_of(*queue("aabb"))) == ([0, 1, 2, 3], None)  # half is not more
+    assert chosen(valora(8), state_of(*queue("aab"))) == ([0, 1], A)  # of those that wait
 
 
 def test_what_is_merged_stays_while_half_has_it() -> None:
     starved = {"r0": THETA_MS + 1, "r1": THETA_MS + 1}
-    assert chosen(published(8), state_of(*queue("bbaa", **starved), merged=A)) == ([0, 1, 2, 3], A)
-    assert chosen(published(8), state_of(*queue("bbaa", **starved), merged=C)) == ([0, 1, 2, 3], None)
-    assert chosen(published(8), state_of(*queue("bbba", r3=101), merged=A)) == ([0, 1, 2, 3], B)
+    assert chosen(valora(8), state_of(*queue("bbaa", **starved), merged=A)) == ([0, 1, 2, 3], A)
+    assert chosen(valora(8), state_of(*queue("bbaa", **starved), merged=C)) == ([0, 1, 2, 3], None)
+    assert chosen(valora(8), state_of(*queue("bbba", r3=101), merged=A)) == ([0, 1, 2, 3], B)
 
 
 def test_nothing_is_merged_for_requests_that_end_before_it_has_paid() -> None:
     state = state_of(*queue("aab"), switch_ms=8)
     state.lora.decodes_ns = {(2, True): 5e6, (2, False): 4e6}
-    assert chosen(published(8), state) == ([0, 1], A)  # ten tokens, a millisecond each
+    assert chosen(valora(8), state) == ([0, 1], A)  # ten tokens, a millisecond each
     state.lora.switch_ns = 11_000_000
-    assert chosen(published(8), state) == ([0, 1, 2], None)
+    assert chosen(valora(8), state) == ([0, 1, 2], None)
     state.lora.merged = A
-    assert chosen(published(8), state) == ([0, 1], A)
-    state.lora.merged, state.lora.decodes_ns = None, {(2, True): 5e6}  # what it would spare is not known
-    assert chosen(published(8), state) == ([0, 1], A)
+    assert chosen(valora(8), state) == ([0, 1], A)
+    state.lora.merged, state.lora.summed = None, A  # its weights are there
+    assert chosen(valora(8), state) == ([0, 1], A)
+    state.lora.merged = state.lora.summed = None
+    state.lora.decodes_ns = {(2, True): 5e6}  # what it would spare is not known
+    assert chosen(valora(8), state) == ([0, 1], A)
 
 
 def test_decodes_are_told_apart_by_their_rows_and_their_products() -> None:
     lora, (first, second) = LoraState(A), queue("ab")
     assert lora.products_ns(1) is None
-    lora.decoded(Dispatch("decode", (first,), merged=A), 4_000_000)
-    lora.decoded(Dispatch("decode", (second,), merged=A), 9_000_000)
-    lora.decoded(Dispatch("decode", (second,)), 10_000_000)
+    lora.ran(Dispatch("decode", (first,), (1,), merged=A), 4_000_000)
+    lora.ran(Dispatch("decode", (second,), (1,), merged=A), 9_000_000)
+    lora.ran(Dispatch("decode", (second,), (1,)), 10_000_000)
     assert lora.products_ns(1) == pytest.approx(5_100_000)
     assert lora.products_ns(2) is None
     assert lora.forward_ns == 10_000_000
@@ -131,7 +123,7 @@ def test_decodes_are_told_apart_by_their_rows_and_their_products() -> None:
 
 def test_a_credit_counts_the_next_forward_and_a_change() -> None:
     waiting = queue("aaab", r3=THETA_MS - 30)
-    policy = published(4)
+    policy = valora(4)
     assert chosen(policy, state_of(*waiting))[0] == [0, 1, 2]
     assert chosen(policy, state_of(*waiting, forward_ms=31))[0] == [0, 1, 2, 3]
     assert chosen(policy, state_of(*waiting, switch_ms=31))[0] == [0, 1, 2, 3]
@@ -153,7 +145,7 @@ def test_the_baselines() -> None:
 FORWARD_MS, FORWARDS = 10, 20
 
 
-@pytest.mark.parametrize("name", ["valora", "algorithm-1", "dlora", "merge-only"])
+@pytest.mark.parametrize("name", ["valora", "dlora", "merge-only"])
 def test_nobody_waits_for_ever(name: str) -> None:
     """Each runs FORWARDS times; then another one comes that wants the same adapter."""
     policy, waiting, merged, now_ms = make_policy(name, 4, THETA_MS), queue("aaaaaabc-"), None, NOW_MS
@@ -178,7 +170,7 @@ def test_nobody_waits_for_ever(name: str) -> None:
 
 
 def test_an_unknown_policy_is_refused() -> None:
-    with pytest.raises(ValueError, match="lora_policy: 'best' is none of valora, algorithm-1, dlora, merge-only"):
+    with pytest.raises(ValueError, match="lora_policy: 'best' is none of per-forward, valora, dlora, merge-only"):
         make_policy("best", 4, 1)
 
 

@@ -38,6 +38,8 @@ ENTRIES = {
         (ONE._replace(phase="prefill", tokens=100), "adapter"),
         (ONE._replace(phase="prefill", tokens=700), "blocked"),
         (ONE._replace(parts=3), "joint"),
+        (ONE._replace(parts=3, width=1024), "segmented"),  # adapters that are long to join
+        (ONE._replace(parts=3, width=1 << 20, adapters=1), "joint"),  # nothing is joined
         (ONE._replace(parts=3, tokens=FEW_TOKENS + 1), "segmented"),
         (ONE._replace(parts=3, tokens=1024), "mixed"),
     ],

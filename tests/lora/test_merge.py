@@ -17,7 +17,7 @@ from auras_ros.kernels.grouped_lora import Factors
 from auras_ros.lora.adaptation import Adaptation, row_groups, site_bounds
 from auras_ros.lora.merge import MergedWeights, _MergedLinear, drift
 from auras_ros.models.fused_llama import FusedLlama
-from auras_ros.models.linear import Int8Linear, Linear, WeightBlocks, block_form, fastest, weight_blocks
+from auras_ros.models.linear import AnyLinear, Int8Linear, Linear, WeightBlocks, block_form, fastest, weight_blocks
 from tests.lora.decoders import RANK, Decoder
 
 IDS = [3, 1, 4, 1, 5, 9, 2, 6]
@@ -84,6 +84,33 @@ def test_after_a_thousand_switches_the_weights_are_the_base_models(dtype: torch.
         assert all(map(torch.equal, blocks(decoder.llama), wanted))
 
 
+def test_an_adapters_weights_are_computed_once_and_the_base_models_never_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Forwards take turns with both: a choice of layers, and the captured stages of either stay right."""
+    decoder = Decoder()
+    linears = layers_of(decoder)
+    base = [form.data for linear in linears for form in weight_blocks(linear)]
+    golden, first = [each.clone() for each in base], decoder.put(0, RANK, 1)
+    weights = MergedWeights(decoder.llama, decoder.sites, decoder.head)
+    weights.switch(first)
+    wanted, took_ns, replaced = decoder.hidden(IDS), weights.took_ns, weights.replaced
+    assert replaced == frozenset(first.decoder)
+    failing(monkeypatch, layers=0)
+    for _ in range(3):
+        weights.switch(None)
+        assert all(one is other for one, other in zip(linears, layers_of(decoder), strict=True))
+        assert not weights.replaced
+        weights.switch(first)
+        assert torch.equal(decoder.hidden(IDS), wanted)
+        assert (weights.took_ns, weights.replaced) == (took_ns, replaced)
+    assert all(map(torch.equal, base, golden))
+
+
+def layers_of(decoder: Decoder) -> list[AnyLinear]:
+    return [each for layer in decoder.llama.layers for each in layer.linears().values()]
+
+
 def test_without_a_copy_the_weights_drift_and_it_is_measured() -> None:
     decoder = Decoder()
     golden = [each.clone() for each in blocks(decoder.llama)]
@@ -128,16 +155,16 @@ def test_two_forwards_that_begin_together_find_the_change_made(monkeypatch: pyte
     decoder = Decoder()
     resident = decoder.put(0, RANK, 1)
     weights = MergedWeights(decoder.llama, decoder.sites, decoder.head)
-    begin, changed, inside, own = threading.Barrier(2), list[str](), list[str](), _MergedLinear.switch
+    begin, changed, inside, own = threading.Barrier(2), list[str](), list[str](), _MergedLinear.add
 
-    def slow(linear: _MergedLinear, factors: Factors | None) -> None:
+    def slow(linear: _MergedLinear, factors: Factors, sign: int = 1) -> None:
         inside.append(threading.current_thread().name)
         time.sleep(1e-3)  # long enough for the other thread to come in, if it may
         changed.append(threading.current_thread().name)
         assert inside == changed
-        own(linear, factors)
+        own(linear, factors, sign)
 
-    monkeypatch.setattr(_MergedLinear, "switch", slow)
+    monkeypatch.setattr(_MergedLinear, "add", slow)
 
     def forward() -> None:
         begin.wait()
@@ -155,14 +182,14 @@ def test_two_forwards_that_begin_together_find_the_change_made(monkeypatch: pyte
 
 def failing(monkeypatch: pytest.MonkeyPatch, layers: int) -> None:
     """Changes of a layer fail after so many."""
-    own, left = _MergedLinear.switch, iter([True] * layers)
+    own, left = _MergedLinear.add, iter([True] * layers)
 
-    def fails(linear: _MergedLinear, factors: Factors | None) -> None:
+    def fails(linear: _MergedLinear, factors: Factors, sign: int = 1) -> None:
         if next(left, None) is None:
             raise MemoryError("no more")
-        own(linear, factors)
+        own(linear, factors, sign)
 
-    monkeypatch.setattr(_MergedLinear, "switch", fails)
+    monkeypatch.setattr(_MergedLinear, "add", fails)
 
 
 def test_a_change_that_fails_leaves_the_base_model_and_no_other_is_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,10 +5,11 @@ and 18).
     auras bench lora-atmm --table ways.json      measure with it, in another run
 
 ATMM takes each shape's way from the table, the look-up included; beside it stands every way for all shapes, and the
-operators of dLoRA (einsum), Punica and S-LoRA as a CPU can have them. All compute the same, which is checked, and take
-turns in interleaved rounds; a ratio is taken within a round. The ways that are near a shape's best are measured again
-beside ATMM, in more and shorter rounds: one half of these names the best way and the other half compares it with ATMM,
-so that it is not the one that was lucky. Without a table the rule decides that
+operators of dLoRA (einsum), Punica and S-LoRA as a CPU can have them. Ways that join the factors of a batch's adapters
+are charged for it, once for `--set-decodes` decodes and for each prefill; those systems have them ready. All compute
+the same, which is checked, and take turns in interleaved rounds; a ratio is taken within a round. The ways that are
+near a shape's best are measured again beside ATMM, in more and shorter rounds: one half of these names the best way and
+the other half compares it with ATMM, so that it is not the one that was lucky. Without a table the rule decides that
 holds where none was searched. CPU only: on a GPU the tilings of `kernels/lora_tilings.py` take the place of the ways.
 """
 
@@ -56,7 +57,8 @@ MEASURED: dict[str, list[Any]] = {
 
 def run(argv: list[str], progress: Say) -> Report:
     options = _options(argv)
-    report = Report("lora-atmm", more={"note": NOTE, "table_1": TABLE_1, "device": cpu_name(options.cores)})
+    more = {"note": NOTE, "table_1": TABLE_1, "device": cpu_name(options.cores), "set_decodes": options.set_decodes}
+    report = Report("lora-atmm", more=more)
     torch.set_num_threads(options.cores)
     with on_cores(options.cores), torch.inference_mode():
         if options.search:
@@ -78,6 +80,8 @@ def _options(argv: list[str]) -> argparse.Namespace:
         parser.add_argument(f"--{name}", type=listed(int), help=f"{kind} ({default})")
     known_ways = f"the search chooses among ({','.join(WAYS)})"
     parser.add_argument("--ways", type=listed(str, WAYS), default=list(WAYS), help=known_ways)
+    stays = "decodes that a set of adapters stays for: the time of joining them is divided by it (8)"
+    parser.add_argument("--set-decodes", type=int, default=8, help=stays)
     parser.add_argument("--cores", type=int, default=1, help="and threads of torch (1)")
     parser.add_argument("--memory-mib", type=int, default=512, help="shapes that take more are left out (512)")
     parser.add_argument("--rounds", type=int, help="interleaved rounds of each shape (search: 9; else 12)")
@@ -90,7 +94,7 @@ def _options(argv: list[str]) -> argparse.Namespace:
     for option, values in (SEARCHED if options.search else MEASURED).items():
         setattr(options, option, getattr(options, option) or values)
     options.rounds = options.rounds or (9 if options.search else 12)
-    check_least(parser, options, rounds=2, cores=1, memory_mib=1, seed=0)
+    check_least(parser, options, rounds=2, cores=1, set_decodes=1, memory_mib=1, seed=0)
     if bad := [each for each in [*options.tokens, *options.ranks, *options.adapters] if each < 1]:
         parser.error(f"--tokens, --ranks, --adapters: must be at least 1, got {bad[0]}")
     if options.cores > available():
@@ -140,11 +144,13 @@ def _measure(options: argparse.Namespace, report: Report, say: Say, ends: Ends) 
             break
         say(f"measuring: {number + 1} of {len(todo)}, {case}")
         made = CaseRun(case, options.seed)
-        windows = CaseWindows(made, contenders)
+        windows = CaseWindows(made, contenders, options.set_decodes, BASELINES)
         names = [name for name in contenders if case.fits(name, options.memory_mib)]
         rates = windows.contest(names, options, report, ends)
         if ATMM in rates and (near := near_best(rates, WAYS)):
-            finer = CaseWindows(made, contenders).contest([ATMM, *near], options, report, ends, finer=True)
+            finer = CaseWindows(made, contenders, options.set_decodes).contest(
+                [ATMM, *near], options, report, ends, finer=True
+            )
             if ATMM not in finer or len(finer) < 2:  # the minutes were over
                 continue
             chosen = options.chooser.name(made.shape)

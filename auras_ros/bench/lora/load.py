@@ -7,10 +7,10 @@ closed loop gives the throughput of `unmerge-only`; then requests come at 70 % o
 token latency: the sum of all requests' times over the sum of their tokens.
 
 Whole systems are what the paper compares with: `unmerge-only` with S-LoRA's and with Punica's way to multiply, dLoRA's
-policy with its einsum, and one adapter at a time. Then every policy again with this package's own way, VaLoRA's as
-published too. All have the same theta. vLLM runs in the environment of `auras bench peers-vlm --setup DIR
---only-setup`. `lora-skew` and `lora-adapters` are the same for several skews (figure 22), and for several numbers of
-adapters, more than there is memory for, and ranks (figure 23).
+policy, and one adapter at a time; ours is `per-forward` with this package's own way. Then every policy again with that
+way, VaLoRA's algorithm 1 too. All that have a theta have the same. vLLM runs in the environment of `auras bench
+peers-vlm --setup DIR --only-setup`. `lora-skew` and `lora-adapters` are the same for several skews (figure 22), and for
+several numbers of adapters, more than there is memory for, and ranks (figure 23).
 """
 
 from __future__ import annotations
@@ -46,18 +46,17 @@ from auras_ros.report.statistics import student
 from auras_ros.report.table import grouped_by
 
 __all__ = ["contests", "draw", "run", "table"]
-VALORA = f"{OURS} valora"
+OWN = f"{OURS} per-forward"
 # A side: its policy and its way to multiply; "" is what the searched table says.
 SYSTEMS = {
-    VALORA: ("valora", ""),
+    OWN: ("per-forward", ""),
     "s-lora": ("unmerge-only", "segmented"),
     "punica": ("unmerge-only", "gathered"),
-    "dlora": ("dlora", "padded"),  # what its einsum is on a CPU: one batched product
+    "dlora": ("dlora", "segmented"),  # its einsum would join the adapters of each batch, which takes longer here
     f"{OURS} merge-only": ("merge-only", ""),
 }
-POLICIES = {f"{OURS} {each}": (each, "") for each in ("unmerge-only", "dlora")}
-PUBLISHED = {f"{OURS} algorithm-1": ("algorithm-1", "")}
-SIDES = SYSTEMS | POLICIES | PUBLISHED
+POLICIES = {f"{OURS} {each}": (each, "") for each in ("unmerge-only", "dlora", "valora")}
+SIDES = SYSTEMS | POLICIES
 KV_MIB = 384  # keys, values and adapters of one of ours: with vLLM's eight of them are in memory at once
 RATED = f"{OURS} unmerge-only"  # whose saturation the rate is a share of
 
@@ -224,11 +223,11 @@ def load_rows(
     asked: AdapterLoad,
     far: Mapping[str, int],
 ) -> list[dict[str, Any]]:
-    """ratio: valora's token latency over the side's, within a round: the mean of the rounds with its 95 % interval.
+    """ratio: our token latency over the side's, within a round: the mean of the rounds with its 95 % interval.
     unequal: answers that are not the first side's; far: those of them where its two best tokens were not as good as
     equal."""
     windows = measured.windows.get(POISSON, {})
-    own, rows = [token_ms(each) for each in windows.get(VALORA, [])], []
+    own, rows = [token_ms(each) for each in windows.get(OWN, [])], []
     for side in sides:
         found = windows.get(side, [])
         row: dict[str, Any] = {
@@ -256,9 +255,9 @@ def load_rows(
 
 
 def summarised(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """gain_over_best: 1 less the largest of valora's ratios over the other whole systems, at skew 0.6; of every skew
+    """gain_over_best: 1 less the largest of our ratios over the other whole systems, at skew 0.6; of every skew
     under its own name. policy_gain: the same over the policies with our way, and the low end of its interval.
-    over_vllm: valora's ratio over vLLM's. unequal_share: tokens at which an answer becomes another one than vLLM's, of
+    over_vllm: our ratio over vLLM's. unequal_share: tokens at which an answer becomes another one than vLLM's, of
     all; the most that a side has. unequal_far: those where vLLM's two best tokens are not within the tolerance."""
     found = dict[str, float]()
     shares = [row["unequal"] / row["answer_tokens"] for row in rows if "unequal" in row]
@@ -269,7 +268,7 @@ def summarised(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     groups = grouped_by([row for row in rows if "ratio" in row], "model", "adapters", "rank", "skew")
     for (model, adapters, rank, skew), own in groups.items():
         of, where = {row["side"]: row for row in own}, f"{key(model)}_{adapters}_of_{rank}_{key(f'{skew:g}')}"
-        systems = [of[each] for each in SYSTEMS if each in of and each != VALORA]
+        systems = [of[each] for each in SYSTEMS if each in of and each != OWN]
         if systems:
             found[f"gain_over_best_{where}"] = 1 - max(row["ratio"] for row in systems)
         policies = [of[each] for each in (*POLICIES, f"{OURS} merge-only") if each in of]
@@ -309,7 +308,7 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
     check_least(parser, options, slots=0, theta_ms=1)
     if min(*options.adapters, *options.ranks) < 1:
         parser.error(f"--adapters and --ranks: from 1 on, got {options.adapters} and {options.ranks}")
-    if VALORA not in options.sides or RATED not in options.sides:
-        parser.error(f"--sides: {VALORA} and {RATED} are always needed")
+    if OWN not in options.sides or RATED not in options.sides:
+        parser.error(f"--sides: {OWN} and {RATED} are always needed")
     if bad := [skew for skew in options.skews if not 0 < skew <= 1]:
         parser.error(f"--skews: above 0, to 1, got {bad[0]:g}")

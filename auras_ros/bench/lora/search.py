@@ -46,7 +46,7 @@ def search(
 
 def _profile(run: CaseRun, options: argparse.Namespace, report: Report, ends: Ends) -> dict[str, float]:
     """Way -> layers per second."""
-    windows = CaseWindows(run, {name: FixedWay(way) for name, way in WAYS.items()})
+    windows = CaseWindows(run, {name: FixedWay(way) for name, way in WAYS.items()}, options.set_decodes)
     ways, few = [way for way in options.ways if run.case.fits(way, options.memory_mib)], copy.copy(options)
     few.rounds = TRIES
     rates = windows.contest(ways, few, report, ends)

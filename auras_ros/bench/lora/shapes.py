@@ -2,8 +2,9 @@
 
 A run is what a forward does at one site: the same rows go through several layers, each with factors of its own, so
 that these come from memory as they do in a model. What a way makes of the rows is made once in each run, as the layers
-of a forward share it. Ranks are mixed: every other adapter has half the rank. In a decode the adapters' rows alternate;
-in a prefill each adapter has a run of rows, of uneven lengths.
+of a forward share it. Ranks are mixed: every other adapter has half the rank; one more, of rank 1, is in memory and in
+no row, as a server has more adapters than a batch. In a decode the adapters' rows alternate; in a prefill each adapter
+has a run of rows, of uneven lengths.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class CaseRun:
                     torch.randn(len(outputs) * rank, width, generator=random_) / width**0.5,
                     torch.randn(out, rank, generator=random_) / 1e3,
                 )
-                for slot, rank in enumerate(case.ranks)
+                for slot, rank in enumerate([*case.ranks, 1])
             }
             self.layers.append((x, y, FactorSet(factors)))
         self._groups, self._order = _rows(case, random.Random(seed))

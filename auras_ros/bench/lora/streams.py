@@ -49,8 +49,8 @@ from auras_ros.report.table import Column, in_columns
 CHUNK_FRAMES, CHUNK_S, IN_TIME = 30, 1.0, 0.95
 HEADS = "heads"
 SIDES: Mapping[str, tuple[str, str]] = {  # policy and way to multiply
-    HEADS: ("valora", ""),
-    "tokens": ("valora", ""),
+    HEADS: ("per-forward", ""),
+    "tokens": ("per-forward", ""),
     "s-lora": ("unmerge-only", "segmented"),
     "punica": ("unmerge-only", "gathered"),
     "dlora": ("dlora", "padded"),

@@ -3,7 +3,7 @@
 
 A decoder of the given sizes with random weights, in the form in which the engine multiplies, and random adapters of all
 its linear layers. Measured in interleaved rounds on the same cores: the base model to an adapter, one adapter to
-another, and back; the same without a golden copy (add and subtract, which drifts); and what VaLoRA ascribes to dLoRA,
+another, and back; the same without a second copy (add and subtract, which drifts); and what VaLoRA ascribes to dLoRA,
 an `addmm` and a new packing for every layer. The floor is the larger of two times in the same round: all weights copied
 once (they have to be read and written), and the products' operations at the rate of a large matrix product."""
 
@@ -89,14 +89,14 @@ def _measure(report: Report, options: argparse.Namespace, name: str, rank: int, 
     forms = [form.data for each in linears for form in weight_blocks(each)]
     golden = [each.clone() for each in forms]
     square = torch.randn(SQUARE, SQUARE)
-    exact.switch(first)  # makes its own golden copy
+    exact.switch(first)  # makes its own second copy
     operations = 2 * rank * sum(each.numel() for each in forms)
 
     def copied() -> None:
         for live, kept in zip(forms, golden, strict=True):
             live.copy_(kept)
 
-    changes = {"merge": (None, first), "exchange": (second, first), "restore": (first, None)}
+    changes = {"merge": (second, None, first), "exchange": (second, first), "restore": (first, None)}
     found: dict[str, list[float]] = {}
     chance = random.Random(options.seed)
     for number in range(options.rounds + 1):
@@ -105,8 +105,9 @@ def _measure(report: Report, options: argparse.Namespace, name: str, rank: int, 
         say(f"{name}, rank {rank}: round {number} of {options.rounds}")
         took = dict[str, float]()
         for change in chance.sample(list(changes), len(changes)):
-            before, after = changes[change]
-            exact.switch(before)
+            *before, after = changes[change]
+            for each in before:
+                exact.switch(each)
             took[change] = timed_ms(partial(exact.switch, after))
         exact.switch(None)
         took["copy"] = timed_ms(copied)
@@ -146,7 +147,7 @@ def packing_ms(decoder: RandomDecoder, resident: Resident) -> float:
 
 
 def _drift(decoder: RandomDecoder, live: Tensor, golden: Tensor) -> float:
-    """Of the first layer's first weight, without a golden copy, after DRIFTED changes."""
+    """Of the first layer's first weight, without a second copy, after DRIFTED changes."""
     weights, place = MergedWeights(decoder.llama, decoder.sites, None, exact=False), (0, decoder.sites[0].name)
     small = [replace(each, decoder={place: each.decoder[place]}) for each in decoder.residents]
     for number in range(DRIFTED):

@@ -18,7 +18,7 @@ from auras_ros.bench.lora.baselines import BASELINES
 from auras_ros.bench.lora.shapes import FEW, LAYERS, CaseRun, LoraCase, cases
 from auras_ros.bench.lora.timing import CaseWindows
 from auras_ros.cli import bench as cli
-from auras_ros.kernels.lora_table import FixedWay
+from auras_ros.kernels.lora_table import FixedWay, WayChooser
 from auras_ros.kernels.lora_table_file import cpu_name, read_table, write_table
 from auras_ros.kernels.lora_ways import WAYS
 from auras_ros.measure.window import Length
@@ -127,6 +127,29 @@ def test_an_operator_that_computes_something_else_is_not_timed() -> None:
             windows.prepare("wrong")
         assert windows.rate("segmented", Length(chunks=2, seconds=0)) > 0
     assert len(windows.layer_us["segmented"]) == 2
+
+
+class Timed(CaseWindows):
+    """A forward takes 2 us for each layer, and 10 us more for each of which copies are made."""
+
+    def _forward_ns(self, chooser: WayChooser) -> int:
+        before = [len(factors._copies) for _, _, factors in self._run.layers]
+        self._run.forward(chooser)
+        after = [len(factors._copies) for _, _, factors in self._run.layers]
+        return 2000 * len(before) + 10_000 * sum(now > then for then, now in zip(before, after, strict=True))
+
+
+@pytest.mark.parametrize(("phase", "tokens", "us"), [("decode", 8, 10 / 4), ("prefill", 32, 10.0)])
+def test_a_way_is_charged_for_the_copies_that_another_set_of_adapters_needs(phase: str, tokens: int, us: float) -> None:
+    """Not for those of one adapter or of all, and a system that has them ready is not."""
+    run, ways = CaseRun(LoraCase("tiny", phase, tokens, 4, 4), seed=0), {**WAYS, "einsum": BASELINES["einsum"]}
+    windows = Timed(run, {name: FixedWay(way) for name, way in ways.items()}, set_decodes=4, ready=BASELINES)
+    charged = {"joint", "joint-packed", "joint-mixed", "padded"}
+    with torch.inference_mode():
+        for name in ways:
+            windows.prepare(name)
+            rate = windows.rate(name, Length(chunks=2, seconds=0))
+            assert 1e6 / rate == pytest.approx(2 + (us if name in charged else 0)), name
 
 
 def test_the_best_way_is_named_by_rounds_that_it_is_not_judged_by() -> None:
