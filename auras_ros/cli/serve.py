@@ -47,10 +47,10 @@ ENGINE_HELP = {
     "swap_core": "core of the thread that reads it; -1: any",
     "max_loras": "LoRA adapters in memory at once; by default as many as --lora-modules, up to 8; 8 with --lora-folder",
     "max_lora_rank": "largest rank of an adapter",
-    "lora_policy": "which adapters' requests run together, and which is merged: valora and others (docs/lora.md)",
-    "lora_theta_ms": "how long it lets a request wait, ms",
+    "lora_policy": "which requests run, and which adapter is merged: per-forward, valora and others (docs/lora.md)",
+    "lora_theta_ms": "how long valora, dlora and merge-only let a request wait, ms",
     "lora_thetas": "other times for requests of some adapters: name=ms,name=ms",
-    "lora_exact": "change what is merged exactly, from a copy of the decoder's weights; without it each change rounds",
+    "lora_exact": "merged weights are a second copy, computed from the base model's; without it each change rounds",
     "lora_ways": "how adapters' products are multiplied: one way's name, or the file of a searched table",
 }
 

@@ -99,15 +99,17 @@ class VlmSettings:
     )
     max_lora_rank: int = parameter(EngineOptions.max_lora_rank, "largest rank of an adapter", 1, 1024)
     lora_policy: str = parameter(
-        EngineOptions.lora_policy, "which adapters' questions run together, and which is merged (docs/lora.md)"
+        EngineOptions.lora_policy, "which questions run, and which adapter is merged (docs/lora.md)"
     )
-    lora_theta_ms: int = parameter(EngineOptions.lora_theta_ms, "how long it lets a question wait", 1, 60000)
+    lora_theta_ms: int = parameter(
+        EngineOptions.lora_theta_ms, "how long valora, dlora and merge-only let a question wait", 1, 60000
+    )
     lora_thetas: str = parameter(
         EngineOptions.lora_thetas, "other times for questions of some adapters: name=ms,name=ms"
     )
     lora_exact: bool = parameter(
         EngineOptions.lora_exact,
-        "change what is merged exactly, from a copy of the decoder's weights; without it each change rounds",
+        "merged weights are a second copy, computed from the base model's; without it each change rounds",
     )
     lora_ways: str = parameter(
         EngineOptions.lora_ways,
