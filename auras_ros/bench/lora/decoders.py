@@ -13,6 +13,7 @@ from auras_ros.models.paged_kv import PagedKVCache
 
 SIZES = {
     "tiny": LlamaConfig(2048, 128, 4, 4, 2, 256, tied=True),
+    "60m": LlamaConfig(2048, 896, 4, 14, 2, 4864, tied=True),  # four layers of it: `lora-load`'s qwen-60m
     "0.5b": LlamaConfig(1024, 896, 24, 14, 2, 4864, tied=True),  # Qwen2.5-0.5B's, but for the vocabulary
 }
 BLOCK = 16

@@ -148,7 +148,7 @@ def _measure(
     report.more["trace"][f"{asked.skew:g}"] = trace.describe()
     settings = argparse.Namespace(**vars(options) | {"requests": options.requests or model.requests})
     measured = ModelWindows(name, Shape(trace.image_px, trace.with_image, (0, 0), (0, 0)), options.cores)
-    commands = [vllm_side(python, folder, name, adapters, asked)]
+    commands = [] if options.no_vllm else [vllm_side(python, folder, name, adapters, asked)]
     commands += [our_side(side, python, folder, name, adapters, asked, options) for side in options.sides]
     contest = LoraContest(trace, list(adapters), measured, settings, report, ends, say)
     try:
@@ -298,6 +298,8 @@ def _parser(bench: str, about: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--slots", type=int, default=0, help="adapters in memory at once; 0: all of them")
     parser.add_argument("--theta-ms", type=int, default=4000, help="what a request may wait before it starves (4000)")
     parser.add_argument("--table", type=Path, help="of `auras bench lora-atmm --search`, for our way to multiply")
+    alone = "leave vLLM out, which takes most of the time; answers are compared with those of our first side"
+    parser.add_argument("--no-vllm", action="store_true", help=alone)
     add_contest(parser, share=0.7, minutes=60.0)
     return parser
 
