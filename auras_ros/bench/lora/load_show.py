@@ -19,7 +19,7 @@ COLUMNS: tuple[Column, ...] = (
     ("side", "{side}"),
     ("ms a token", "{token_ms:.1f}"),
     ("95 %", "{token_ms_low:.1f} to {token_ms_high:.1f}"),
-    ("valora over it", "{ratio:.3f}"),
+    ("ours over it", "{ratio:.3f}"),
     ("95 %", "{ratio_low:.3f} to {ratio_high:.3f}"),
     ("E2E mean ms", "{e2e_mean_ms:.0f}"),
     ("TTFT mean", "{ttft_mean_ms:.0f}"),
