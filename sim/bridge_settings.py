@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, make_dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, fields, make_dataclass
+from typing import ClassVar
 
 from auras_ros.parameters import ParameterError, parameter
 from auras_ros.sim.world import Sim, World
@@ -25,7 +25,7 @@ class BridgeSettings:
     shift_ms: float = parameter(0.0, "delay of control steps and images; may be set while it runs", 0.0, 99.0)
 
     def __post_init__(self) -> None:
-        world = self.sim.world
+        world = self._given().world
         if 0 < self.viewer_px < 16:
             raise ParameterError(f"{world.name}: viewer_px: must be 0 or in [16, 2048], got {self.viewer_px}")
         if self.compression not in ("jpeg", "png"):
@@ -33,15 +33,13 @@ class BridgeSettings:
         if self.shift_ms >= world.control_dt_ms:
             dt_ms = world.control_dt_ms
             raise ParameterError(f"{world.name}: shift_ms: must be below a step of {dt_ms} ms, got {self.shift_ms:g}")
-        self._options()
 
-    def _options(self) -> Any:
-        kind = type(self.sim.options)
-        return kind(**{each.name: getattr(self, each.name) for each in fields(kind)})
+    def _given(self) -> Sim:
+        return self.sim.given(**{each.name: getattr(self, each.name) for each in fields(self.sim.options)})
 
     def make(self) -> World:
         """The world with its options. Raises ModuleNotFoundError if its simulator is not installed."""
-        return replace(self.sim, options=self._options()).make()
+        return self._given().make()
 
 
 def bridge_settings(sim: Sim) -> type[BridgeSettings]:

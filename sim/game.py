@@ -131,7 +131,7 @@ class Game:
         if grid_ns - self._action_ns > self.settings.action_timeout_ms * 1_000_000:
             self._timeouts += 1
         self._steps, self._outcome = self._steps + 1, self.world.step(self._action)
-        if self._outcome.success or self._steps >= self.settings.max_steps:
+        if self._outcome.success or self._outcome.ended or self._steps >= self.settings.max_steps:
             self._phase, self._done_ns = GamePhase.DONE, grid_ns
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, ClassVar
 
@@ -39,11 +39,13 @@ class ActionChannel:
 
 @dataclass(frozen=True)
 class StepResult:
-    """What one control step led to. reward: 0 to 1. sub_goals: how far each part of the task is reached, 0 to 1."""
+    """What one control step led to. reward: 0 to 1. sub_goals: how far each part of the task is reached, 0 to 1. ended:
+    why the world ends the episode without success, such as `time limit`; empty: it goes on."""
 
     reward: float
     success: bool
     sub_goals: Mapping[str, float] = field(default_factory=dict)
+    ended: str = ""
 
 
 class ActionRefusal(str, Enum):
@@ -68,7 +70,8 @@ class World(ABC):
     """A task in a simulator. It is made with its options by name, see `Sim`.
 
     name: of its bridge's node, of the node's topics and section in a config. frame: frame id of its joint states.
-    sub_goals: the names in every `StepResult.sub_goals`. live: the options that `disturb` changes while it runs.
+    sub_goals: the names in every `StepResult.sub_goals`. live: the options that `disturb` changes while it runs. A
+    family of worlds has an option `task`, and what depends on it is declared for one task at a time (`of`).
     """
 
     name: ClassVar[str]
@@ -82,9 +85,27 @@ class World(ABC):
     @abstractmethod
     def __init__(self, **options: Any) -> None: ...
 
-    @staticmethod
+    @classmethod
+    def tasks(cls) -> tuple[str, ...]:
+        """The values of a family's option `task`; none of a single world."""
+        return ()
+
+    @classmethod
+    def declares(cls, options: Any) -> Mapping[str, Any]:
+        """Attributes of a family's world (control_dt_ms, cameras, channels, sub_goals) with these options. A world that
+        is made sets them too: another process knows the family's class alone. Raises ValueError."""
+        return {}
+
+    @classmethod
+    def of(cls, options: Any) -> type[World]:
+        """The class with what it `declares`, by which configs and reports are read without the simulator."""
+        names = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}
+        declared = cls.declares(options)
+        return type(cls.__name__, (cls,), {**names, **declared}) if declared else cls
+
+    @classmethod
     @abstractmethod
-    def check() -> None:
+    def check(cls) -> None:
         """Raises ModuleNotFoundError if its simulator is not installed, so that long measurements fail early."""
 
     @abstractmethod
@@ -128,6 +149,11 @@ class Sim:
     summary: str
     world: type[World]
     options: Any
+
+    def given(self, **values: Any) -> Sim:
+        """The same with other values of its options. Raises ParameterError."""
+        options = replace(self.options, **values)
+        return replace(self, world=self.world.of(options), options=options)
 
     def make(self) -> World:
         """Raises ModuleNotFoundError if its simulator is not installed."""

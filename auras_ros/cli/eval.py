@@ -85,7 +85,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     play.add_argument("--work", type=Path, metavar="FILE", help="store played episodes here, and continue from it")
     play.add_argument(
-        "--batch", type=int, metavar="N", help="episodes that are stepped together (a quarter of all, at most 64)"
+        "--batch",
+        type=int,
+        metavar="N",
+        help="episodes that are stepped together (a quarter of all, at most 64; 1 with language)",
     )
     parser.add_argument("--merge", nargs="+", type=Path, metavar="JSON", help="play nothing, but join these reports")
     parser.add_argument("--json", type=Path, help="write the report here")
@@ -101,8 +104,7 @@ def _merged(paths: Sequence[Path]) -> EvaluationPart:
 
 def _played(options: argparse.Namespace, parser: argparse.ArgumentParser) -> EvaluationPart | None:
     """The result, partial if not all episodes were played; None if no group was completed."""
-    batch = min(64, -(-options.episodes // 4)) if options.batch is None else options.batch
-    if options.episodes < 1 or options.seed < 0 or batch < 1:
+    if options.episodes < 1 or options.seed < 0 or (options.batch is not None and options.batch < 1):
         parser.error("--episodes and --batch must be at least 1 and --seed must not be negative")
     from auras_ros.evaluate.campaign import Campaign
     from auras_ros.evaluate.parts import EvaluationPart
@@ -134,10 +136,17 @@ def _played(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Eva
         settings = settings.charging(_seconds(durations))
         work.durations = {**(work.durations or {}), **durations}
         work.save()
-        campaign = Campaign(checkpoint, settings, batch, progress.say, work)
+        campaign = Campaign(checkpoint, settings, _batch(checkpoint, options), progress.say, work)
         whole = campaign.run(range(options.seed, options.seed + options.episodes))
     kept = {key: durations[key] for key in settings.durations_s}
     return EvaluationPart(settings, campaign.outcomes, kept, partial=not whole) if campaign.seeds else None
+
+
+def _batch(checkpoint: Checkpoint, options: argparse.Namespace) -> int:
+    """Episodes that are stepped together; one at a time where each may have its own instruction."""
+    if options.batch is not None:
+        return int(options.batch)
+    return 1 if checkpoint.language is not None else min(64, -(-options.episodes // 4))
 
 
 def _settings(options: argparse.Namespace) -> EvaluationSettings:

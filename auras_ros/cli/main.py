@@ -59,7 +59,9 @@ def main(argv: list[str] | None = None) -> int:
         package = (error.name or "").partition(".")[0]
         if package in ("", "auras_ros"):
             raise
-        print(f"error: 'auras {command}' needs the package '{package}': {_remedy(package)}", file=sys.stderr)
+        own = not str(error).startswith("No module named ")  # text of ours, which says what to install
+        said = str(error) if own else f"'auras {command}' needs the package '{package}': {_remedy(package)}"
+        print(f"error: {said}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -78,6 +78,10 @@ class EpisodeRunner:
         self._low, self._high = np.array([(each.low, each.high) for each in self._world.channels]).T
         require(contract.names == names, f"the world's channels are {names}, the policy's {contract.names}")
         require(dt_ms == step_ms, f"the world's step is {step_ms} ms, the policy's {dt_ms}")
+        seen, wanted = [each.name for each in self._world.cameras], [each.name for each in checkpoint.spec.cameras]
+        require(
+            set(wanted) <= set(seen), f"the world's cameras are {', '.join(seen)}, the policy's {', '.join(wanted)}"
+        )
         self._dt_ns = contract.dt_ns
         self._assembler = Assembler(checkpoint.spec, dt_ms, dt_ms, 0.0)
         self._stream = task.stream(contract, checkpoint.horizon * dt_ms)
@@ -86,6 +90,9 @@ class EpisodeRunner:
         self._next_tick_ns = now_ns
         self._world.reset(seed)
         state = self._world.state()
+        joints = () if checkpoint.spec.state is None else checkpoint.spec.state.names
+        missing = ", ".join(name for name in joints if name not in state)
+        require(not missing, f"the world's state has no {missing}, which the policy sees; it has {', '.join(state)}")
         verdict = self._stream.arm(now_ns, [state.get(name, np.nan) for name in names])
         require(verdict.ok, f"seed {seed}: arming refused: {verdict.detail}")
         self.episode = EpisodeRecord(seed, False, 0)
@@ -93,7 +100,12 @@ class EpisodeRunner:
 
     @property
     def done(self) -> bool:
-        return self.episode.success or self.episode.steps >= self._task.max_steps
+        return self.episode.success or bool(self.episode.ended) or self.episode.steps >= self._task.max_steps
+
+    @property
+    def instruction(self) -> str:
+        """What the policy is to do now; empty if it is not told."""
+        return self._world.instruction
 
     def observe(self, now_ns: int, image: bool) -> None:
         """Put what sensors see now. `image=False` skips rendering when no frame will use it."""
@@ -140,6 +152,7 @@ class EpisodeRunner:
         self.episode = replace(
             self.episode,
             success=outcome.success,
+            ended=outcome.ended,
             steps=self.episode.steps + 1,
             frames=frames,
             holds=self.episode.holds + int(held),

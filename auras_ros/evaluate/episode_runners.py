@@ -58,6 +58,14 @@ class EpisodeRunners:
         return {row: runner for row, runner in enumerate(self._runners) if not runner.done}
 
     @property
+    def instruction(self) -> str:
+        """What the policy is to do now; empty if it is not told. Raises LockstepError if the episodes differ."""
+        told = dict.fromkeys(runner.instruction for runner in self.living().values())
+        if len(told) > 1:
+            raise LockstepError(f"episodes of one batch have different instructions ({'; '.join(told)}): --batch 1")
+        return next(iter(told), "")
+
+    @property
     def progress(self) -> float:
         """The share that is done, 0 to 1; an episode that ends early counts as complete."""
         played = sum(runner.episode.steps for runner in self.living().values()) / self.task.max_steps

@@ -16,7 +16,7 @@ class EpisodeRecord:
 
     steps: control steps to success or to the limit. frames: of the executor, until then. chunks: finished requests.
     holds: steps without an active chunk. refused: chunks that came too late for any of their actions. best: sub-goal ->
-    the largest share of it that was reached.
+    the largest share of it that was reached. ended: why the world ended it without success; empty: it did not.
     """
 
     seed: int
@@ -27,6 +27,7 @@ class EpisodeRecord:
     holds: int = 0
     refused: int = 0
     best: Mapping[str, float] = field(default_factory=dict)
+    ended: str = ""
 
 
 @dataclass

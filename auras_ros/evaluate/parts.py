@@ -79,11 +79,13 @@ def merge(parts: Sequence[EvaluationPart]) -> EvaluationPart:
 def packed(outcome: ModeResult) -> dict[str, str]:
     """Columns as text, in the order of the seeds: one line of JSON each, where a list would take a line per number."""
     episodes = outcome.episodes
+    ended = [episode.ended for episode in episodes]
     return {
         "success": "".join("01"[episode.success] for episode in episodes),
         "steps": _words(episode.steps for episode in episodes),
         **{f"{BEST}{goal}": " ".join(f"{episode.best[goal]:.4f}" for episode in episodes) for goal in episodes[0].best},
         **{name: _words(getattr(episode, name) for episode in episodes) for name in _COUNTS},
+        **({ENDED: json.dumps(ended)} if any(ended) else {}),
         "staleness_steps": _words(outcome.staleness),
         "context_age_ns": _words(outcome.age_ns),
     }
@@ -91,6 +93,7 @@ def packed(outcome: ModeResult) -> dict[str, str]:
 
 _COUNTS = ("frames", "chunks", "holds", "refused")
 BEST = "best_"  # and the name of a sub-goal
+ENDED = "ended"  # a JSON list, where the world has ended an episode
 
 
 def unpacked(seeds: Sequence[int], raw: Mapping[str, str]) -> ModeResult:
@@ -98,7 +101,8 @@ def unpacked(seeds: Sequence[int], raw: Mapping[str, str]) -> ModeResult:
     won, counts = (bit == "1" for bit in raw["success"]), [_numbers(raw[name]) for name in _COUNTS]
     goals = {name.removeprefix(BEST): map(float, raw[name].split()) for name in raw if name.startswith(BEST)}
     best = [dict(zip(goals, shares, strict=True)) for shares in zip(*goals.values(), strict=True)] or [{}] * len(seeds)
-    columns = zip(seeds, won, _numbers(raw["steps"]), *counts, best, strict=True)
+    ended = json.loads(raw[ENDED]) if ENDED in raw else [""] * len(seeds)
+    columns = zip(seeds, won, _numbers(raw["steps"]), *counts, best, ended, strict=True)
     episodes = [EpisodeRecord(*column) for column in columns]
     return ModeResult(episodes, _numbers(raw["staleness_steps"]), _numbers(raw["context_age_ns"]))
 
