@@ -96,8 +96,6 @@ def channels(convention: str, terminate: bool) -> tuple[ActionChannel, ...]:
     turns = ("roll", "pitch", "yaw") if convention == "openvla" else ("rx", "ry", "rz")
     made = [ActionChannel(axis, "m", -1.0, 1.0) for axis in "xyz"]
     made += [ActionChannel(axis, "rad", -pi / 2, pi / 2) for axis in turns]
-    made.append(ActionChannel("gripper", "open share" if convention == "openvla" else "", GRIPPER[convention], 1.0))
+    # Data sets have 0 (closed) to 1 (open); what policies make of them goes a little beyond.
+    made.append(ActionChannel("gripper", "", -1.0, 1.0))
     return (*made, ActionChannel("terminate", "", 0.0, 1.0)) if terminate else tuple(made)
-
-
-GRIPPER = {"openvla": 0.0, "native": -1.0}  # the lowest value

@@ -121,7 +121,6 @@ class Env:
         assert isinstance(action, np.ndarray), type(action)
         assert action.shape == (7,), action.shape
         assert np.isfinite(action).all(), action
-        assert abs(action[6]) <= 1.0, action
         self._double.calls.append(("step", action.copy()))
         if self._id.startswith("Place") and self._steps >= FORCED:
             self._sub_task = 1
