@@ -15,11 +15,15 @@ import pytest
 import yaml
 
 from auras_ros import resources
+from auras_ros.clock import VirtualClock
+from auras_ros.ros import init, try_shutdown
+from auras_ros.sim.bridge import SimBridge
 from auras_ros.sim.gym import GymWorld
 from auras_ros.sim.gym_description import GymValue, shipped
 from auras_ros.sim.pusht import PushTWorld
 from auras_ros.sim.world import ActionError, ActionRefusal, World
 from auras_ros.sim.worlds import find
+from tests.another_package import WORLD, code_of
 
 PENDULUM: dict[str, Any] = {
     "id": "Pendulum-v1",
@@ -241,6 +245,30 @@ def test_an_action_that_cannot_be_channels_is_refused(tmp_path: Path, monkeypatc
 def test_what_is_not_described_is_named(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=f"^{said}"):
         find(text)
+
+
+def test_the_file_on_our_page_is_a_world(tmp_path: Path) -> None:
+    (text,) = code_of(WORLD, "yaml")
+    (tmp_path / "mine.yaml").write_text(text)
+    world = find(f"gym:{tmp_path / 'mine.yaml'}").make()
+    assert world.instruction == "hold the pole up"
+    assert set(world.step(np.zeros(1)).sub_goals) == {"upright"}
+
+
+def test_its_bridge_shows_it(ros_domain_id: int) -> None:
+    init(args=[])
+    node = SimBridge(find("gym:CartPole-v1"), VirtualClock(1_000))
+    try:
+        names = {name for name, _ in node.get_topic_names_and_types()}
+        assert node._game.offer([1.0], 20_000_000, "push") is None
+        for tick in range(1, 4):
+            node._tick(tick * 20_000_000)
+        assert node._game.status.step == 3
+    finally:
+        node.destroy_node()
+        try_shutdown()
+    assert {"/camera/front/image_raw", "/joint_states", "/gym/status"} <= names
+    assert "/prompt" not in names
 
 
 def test_a_missing_package_is_named(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import builtins
 import importlib
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,12 @@ import pytest
 
 from auras_ros.cli import list as list_command
 from auras_ros.cli import main as cli
+from auras_ros.clock import VirtualClock
 from auras_ros.nodes.common.config import read_config
 from auras_ros.parameters import ParameterError
+from auras_ros.policies.loaders.robot import Robot as SomeRobot
+from auras_ros.ros import init, try_shutdown
+from auras_ros.sim.bridge import SimBridge
 from auras_ros.sim.bridge_settings import bridge_settings
 from auras_ros.sim.game import Game
 from auras_ros.sim.rotations import axis_angle, euler, quaternion
@@ -26,6 +31,7 @@ from auras_ros.sim.simpler_actions import OpenVlaActions
 from auras_ros.sim.simpler_tasks import GOOGLE, TASKS, WIDOWX
 from auras_ros.sim.world import ActionError, ActionRefusal, World
 from auras_ros.sim.worlds import find
+from tests.another_package import WORLD, code_of
 from tests.sim.simpler_double import ENVIRONMENT_MAP, Double, install
 
 CAN, BAKED = "GraspSingleOpenedCokeCan", "Baked_sc1_staging_objaverse_cabinet"
@@ -424,6 +430,38 @@ simpler: {ros__parameters: {task: widowx_stack_cube, shift_ms: 90.0}}
     assert (world.control_dt_ms, world.cameras) == (200, (WIDOWX.camera,))
     with pytest.raises(ParameterError, match="simpler: task: no 'kitchen'"):
         bridge_settings(find("simpler"))(task="kitchen")
+
+
+@pytest.mark.usefixtures("double")
+def test_its_bridge_tells_the_instruction(ros_domain_id: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also that of the second sub-task."""
+    monkeypatch.setattr("tests.sim.simpler_double.FORCED", 2)
+    init(args=[])
+    node, told, dt_ns = (
+        SimBridge(find("simpler:google_robot_place_in_closed_drawer"), VirtualClock(1_000)),
+        [],
+        333_000_000,
+    )
+    try:
+        names = {name for name, _ in node.get_topic_names_and_types()}
+        node._prompt = SimpleNamespace(publish=lambda message: told.append(message.data))
+        for tick in range(1, 6):
+            node._game.offer(STILL.tolist(), tick * dt_ns, "x,y,z,roll,pitch,yaw,gripper")
+            node._tick(tick * dt_ns)
+    finally:
+        node.destroy_node()
+        try_shutdown()
+    assert [text.split()[0] for text in told] == ["open", "place"]
+    assert {"/camera/overhead/image_raw", "/camera/overhead/camera_info", "/prompt", "/simpler/status"} <= names
+
+
+def test_the_robot_json_on_our_page_is_one(tmp_path: Path) -> None:
+    (text,) = code_of(WORLD, "json")
+    (tmp_path / "robot.json").write_text(text)
+    robot, world = SomeRobot.load(tmp_path / "robot.json"), find("simpler").world
+    assert robot.contract.names == tuple(each.name for each in world.channels)
+    assert robot.dt_ms == world.control_dt_ms
+    assert robot.camera("image", 224, 224).name == world.cameras[0].name
 
 
 def test_the_tasks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
