@@ -26,6 +26,7 @@ COMMANDS = {
     "trace": "show where the stages of a plan ran: auras trace --out out/trace",
     "doctor": "check this machine (ROS 2 or DDS, GPU, scheduling, checkpoints) and print what to do about problems",
 }
+NOT_ON_PYPI = ("simpler_env",)  # the error says itself how it is installed
 EPILOG = """
 first steps
   auras doctor                      what this machine has
@@ -59,9 +60,8 @@ def main(argv: list[str] | None = None) -> int:
         package = (error.name or "").partition(".")[0]
         if package in ("", "auras_ros"):
             raise
-        own = not str(error).startswith("No module named ")  # text of ours, which says what to install
-        said = str(error) if own else f"'auras {command}' needs the package '{package}': {_remedy(package)}"
-        print(f"error: {said}", file=sys.stderr)
+        needs = f"'auras {command}' needs the package '{package}': {_remedy(package)}"
+        print(f"error: {error if package in NOT_ON_PYPI else needs}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

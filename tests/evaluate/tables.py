@@ -90,7 +90,7 @@ def tiny_checkpoint(**changes: Any) -> Checkpoint:
 
 def scripted_checkpoint(**changes: Any) -> Any:
     """What lockstep asks of a checkpoint, without a network."""
-    given = {"spec": export.observation_spec(), "contract": export.contract(), "horizon": HORIZON}
+    given = {"spec": export.observation_spec(), "contract": export.contract(), "horizon": HORIZON, "language": None}
     policy = SimpleNamespace(noise_shape=(3,), steps=2)
     shape = SimpleNamespace(example=lambda batch, random: (torch.zeros(batch), torch.zeros(batch)))
     trained = SimpleNamespace(architecture=shape)
