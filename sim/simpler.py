@@ -23,7 +23,7 @@ from auras_ros.sim.simpler_variants import VARIANTS, build_values, reset_values
 from auras_ros.sim.world import StepResult, World, checked_action
 from auras_ros.spelling import nearest
 
-INSTALL = """SimplerEnv is not on PyPI; it needs Python 3.10 or later and, in an environment of its own:
+INSTALL = """SimplerEnv is not on PyPI. In an environment of its own, of Python 3.10 or 3.11 (for sapien):
   pip install 'sapien==2.2.2' 'numpy<2' 'gymnasium<1' 'setuptools<81' opencv-python
   git clone --recurse-submodules https://github.com/simpler-env/SimplerEnv
   pip install -e SimplerEnv/ManiSkill2_real2sim -e SimplerEnv"""
@@ -80,7 +80,6 @@ class SimplerWorld(World):
         self._base = self._env.unwrapped  # its methods are not forwarded by every version's wrappers
         self._picture = importlib.import_module("simpler_env.utils.env.observation_utils")
         self._instruction = ""
-        self.reset(0)
 
     @classmethod
     def tasks(cls) -> tuple[str, ...]:
