@@ -76,32 +76,33 @@ def merge(parts: Sequence[EvaluationPart]) -> EvaluationPart:
     return EvaluationPart(first.settings, outcomes, first.durations, partial=len(seeds) <= seeds[-1] - seeds[0])
 
 
-def packed(outcome: ModeResult) -> dict[str, str]:
-    """Columns as text, in the order of the seeds: one line of JSON each, where a list would take a line per number."""
+def packed(outcome: ModeResult) -> dict[str, Any]:
+    """Columns as text, in the order of the seeds: one line of JSON each, where a list would take a line per number. And
+    why worlds have ended episodes, by seed."""
     episodes = outcome.episodes
-    ended = [episode.ended for episode in episodes]
+    ended = {str(episode.seed): episode.ended for episode in episodes if episode.ended}
     return {
         "success": "".join("01"[episode.success] for episode in episodes),
         "steps": _words(episode.steps for episode in episodes),
         **{f"{BEST}{goal}": " ".join(f"{episode.best[goal]:.4f}" for episode in episodes) for goal in episodes[0].best},
         **{name: _words(getattr(episode, name) for episode in episodes) for name in _COUNTS},
-        **({ENDED: json.dumps(ended)} if any(ended) else {}),
         "staleness_steps": _words(outcome.staleness),
         "context_age_ns": _words(outcome.age_ns),
+        **({ENDED: ended} if ended else {}),
     }
 
 
 _COUNTS = ("frames", "chunks", "holds", "refused")
 BEST = "best_"  # and the name of a sub-goal
-ENDED = "ended"  # a JSON list, where the world has ended an episode
+ENDED = "ended"
 
 
-def unpacked(seeds: Sequence[int], raw: Mapping[str, str]) -> ModeResult:
+def unpacked(seeds: Sequence[int], raw: Mapping[str, Any]) -> ModeResult:
     """The columns of `packed`, in the order of EpisodeRecord's fields."""
     won, counts = (bit == "1" for bit in raw["success"]), [_numbers(raw[name]) for name in _COUNTS]
     goals = {name.removeprefix(BEST): map(float, raw[name].split()) for name in raw if name.startswith(BEST)}
     best = [dict(zip(goals, shares, strict=True)) for shares in zip(*goals.values(), strict=True)] or [{}] * len(seeds)
-    ended = json.loads(raw[ENDED]) if ENDED in raw else [""] * len(seeds)
+    ended = [raw.get(ENDED, {}).get(str(seed), "") for seed in seeds]
     columns = zip(seeds, won, _numbers(raw["steps"]), *counts, best, ended, strict=True)
     episodes = [EpisodeRecord(*column) for column in columns]
     return ModeResult(episodes, _numbers(raw["staleness_steps"]), _numbers(raw["context_age_ns"]))

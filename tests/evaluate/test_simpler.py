@@ -132,7 +132,7 @@ def test_the_time_limit_ends_an_episode_and_the_report_says_so(double: Double, t
     checkpoints.ours(tmp_path / "folder")
     read = evaluated(tmp_path / "folder", tmp_path / "r.json", "--clock", "paused", "--modes", "seq", "--episodes", "2")
     columns = read["episodes"]["paused/seq"]
-    assert (columns["steps"], json.loads(columns["ended"])) == ("4 4", ["time limit", "time limit"])
+    assert (columns["steps"], columns["ended"]) == ("4 4", {"0": "time limit", "1": "time limit"})
     part = EvaluationPart.load(tmp_path / "r.json")
     assert [each.ended for each in part.outcomes["paused", "seq"].episodes] == ["time limit"] * 2
     assert part.report().more["episodes"]["paused/seq"] == columns
