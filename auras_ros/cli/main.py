@@ -1,6 +1,7 @@
 """Entry point of `auras`: runs the command, and turns errors into one line and an exit status.
 
-Exit status: 0 done; 1 failed; 2 the command or its settings are invalid; 130 interrupted.
+Exit status: 0 done; 1 failed; 2 the command or its settings are invalid; 130 interrupted, or
+episodes were lost with their world.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from auras_ros.evaluate.episode_runners import EpisodeRunners, Watch
 from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.paused import Paused
 from auras_ros.evaluate.seams import Seams
+from auras_ros.evaluate.world_pool import WorldPool
 from auras_ros.loading.pipeline import example
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan
@@ -37,9 +38,11 @@ def play(
     plain: bool = False,
     watch: Watch = lambda runners: None,
     seams: Seams | None = None,
+    worlds: WorldPool | None = None,
 ) -> ModeResult:
     """Play all seeds as one batch, until the last episode ends. plain: chunks run from index 0 whenever they come.
-    seams: optional counter of the seams of all commands.
+    seams: optional counter of the seams of all commands. worlds: to play in, and to keep for the next call; None makes
+    new ones and closes them. An episode whose world is lost ends with the reason, the others go on.
 
     Raises LockstepError, PlanError, CheckpointError, and ValueError for invalid settings.
     """
@@ -47,7 +50,8 @@ def play(
     start_ns = checkpoint.contract.dt_ns
     policy = checkpoint.policy(plan.generation)
     group = list(seeds)
-    runners = EpisodeRunners(checkpoint, task, group, plain, start_ns, seams)
+    pool = WorldPool(task.world) if worlds is None else worlds
+    runners = EpisodeRunners(checkpoint, task, group, plain, start_ns, seams, pool)
     if isinstance(timing, Charged):
         plan = timing.paced(plan)
     context = RunContext(
@@ -63,6 +67,9 @@ def play(
         timing.play(executor, runners, start_ns, watch)
     finally:
         executor.close()
+        runners.close()
+        if worlds is None:
+            pool.close()
     return runners.outcome()
 
 
