@@ -6,6 +6,7 @@ process dies. What goes over the wire is `world_wire`'s, what runs at its other 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -137,7 +138,9 @@ class ProcessWorld(World):
         return told, image
 
     def _loses(self, method: str, how: str) -> WorldLostError:
-        """From now on it is lost; the process ends."""
+        """From now on it is lost; the process ends. Nothing new if it was closed meanwhile, by another thread."""
+        if self._lost:
+            return WorldLostError(self._lost)
         self._process.kill()
         said = "".join(f"\n  {line}" for line in self._said())
         self._lost = f"{self.name}: the world's process {how} ({method}){said}"
@@ -186,6 +189,8 @@ def _start(python: Path, kind: type[World], wire: socket.socket, printed: int) -
 
 
 def _end(process: subprocess.Popen[bytes], link: socket.socket, printed: int) -> None:
+    with contextlib.suppress(OSError):  # it has gone already
+        link.shutdown(socket.SHUT_RDWR)  # also for a thread that waits for an answer
     link.close()
     try:
         process.wait(ENDING_S)

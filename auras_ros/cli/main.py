@@ -60,7 +60,7 @@ def main(argv: list[str] | None = None) -> int:
         package = (error.name or "").partition(".")[0]
         if package in ("", "auras_ros"):
             raise
-        print(f"error: 'auras {command}' needs the package '{package}': {_remedy(package)}", file=sys.stderr)
+        print(f"error: 'auras {command}' needs the package '{package}': {remedy_for(package)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -70,7 +70,8 @@ def main(argv: list[str] | None = None) -> int:
         return 1
 
 
-def _remedy(package: str) -> str:
+def remedy_for(package: str) -> str:
+    """The command that installs a package that is missing."""
     simulator = ("gym_pusht", "gymnasium", "pymunk", "pygame", "shapely")
     server = ("fastapi", "starlette", "pydantic", "uvicorn")
     extras = {**dict.fromkeys(simulator, "sim"), **dict.fromkeys(server, "serve")}
