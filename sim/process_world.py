@@ -173,13 +173,14 @@ def _start(python: Path, kind: type[World], wire: socket.socket, printed: int) -
     packages = {}
     for name in ("auras_ros", kind.__module__.partition(".")[0]):
         spec = sys.modules[name].__spec__
-        if spec is None or spec.origin is None:
-            raise ValueError(f"{kind.name}: its class is in {name}, which has no file: no other process can import it")
+        if name == "__main__" or "<locals>" in kind.__qualname__ or spec is None or spec.origin is None:
+            place = f"{kind.__module__}.{kind.__qualname__}"
+            raise ValueError(f"{kind.name}: no other process can import {place}: put it at the top of a module")
         packages[name] = spec.origin
     # The kernel ends it with the thread that has started it: only the main thread lives as long as this process.
     parent = os.getpid() if threading.current_thread() is threading.main_thread() else 0
     return subprocess.Popen(
-        [str(python), "-I", str(PROGRAM), str(wire.fileno()), str(parent), json.dumps(packages)],
+        [str(python), "-I", "-u", str(PROGRAM), str(wire.fileno()), str(parent), json.dumps(packages)],
         stdin=subprocess.DEVNULL,
         stdout=printed,
         stderr=printed,

@@ -1,4 +1,4 @@
-"""Runs one world for the process that started it: `python -I world_process.py WIRE PARENT PACKAGES`.
+"""Runs one world for the process that started it: `python -I -u world_process.py WIRE PARENT PACKAGES`.
 
 It runs in the world's own Python environment, where this package is not installed. Of our environment it finds the
 packages alone that it is told of (PACKAGES: name -> file), so that no other version of anything comes along. Nothing
