@@ -31,11 +31,11 @@ def all_as_processes(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(SIMS, name, as_process(name))
 
 
-def impatient(monkeypatch: pytest.MonkeyPatch, answer_looks: int = 4) -> None:
-    """A process that says nothing is lost within a moment; made before, it is as patient as ever."""
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worlds that are made from now on are lost after two seconds without an answer."""
     monkeypatch.setattr(process_world, "LOOK_S", 0.1)
     monkeypatch.setattr(process_world, "START_LOOKS", 1200)
-    monkeypatch.setattr(process_world, "ANSWER_LOOKS", answer_looks)
+    monkeypatch.setattr(process_world, "ANSWER_LOOKS", 20)
 
 
 def pid_of(world: World) -> int:

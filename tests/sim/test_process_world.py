@@ -276,7 +276,7 @@ def test_a_process_that_is_stopped_is_lost_after_the_bound_and_ended(monkeypatch
     world.reset(3)
     with ends(pid_of(world)):
         kill(world, signal.SIGSTOP)
-        with pytest.raises(WorldLostError, match=r"^pusht: the world's process has said nothing for 0.4 s \(state\)$"):
+        with pytest.raises(WorldLostError, match=r"^pusht: the world's process has said nothing for 2 s \(state\)$"):
             world.state()
 
 
