@@ -108,9 +108,10 @@ def mend(sim: Sim, say: Callable[[str], None]) -> None:
     if environment is None:
         say(f"{sim.world.name} needs no environment of its own: nothing to do")
         return
-    if environment.requirements:
-        if environment.made and wrong_versions(environment):
-            (environment.folder / DONE).unlink()
+    wrong = environment.made and wrong_versions(environment)
+    if wrong:
+        (environment.folder / DONE).unlink()
+    if wrong or not environment.made:
         make(environment.steps, say)
     if environment.renderers and not loads(wanted := environment.renderers[0]):
         if os.geteuid() or shutil.which("apt-get") is None:
