@@ -57,8 +57,13 @@ class ProcessWorld(World):
         self._lost = ""
         self._printed = _memory_file(f"{kind.name} printed")
         self._link, theirs = socket.socketpair()
-        with theirs:
-            self._process = _start(python, kind, theirs, self._printed)
+        try:
+            with theirs:
+                self._process = _start(python, kind, theirs, self._printed)
+        except BaseException:
+            self._link.close()
+            os.close(self._printed)
+            raise
         self._end = weakref.finalize(self, _end, self._process, self._link, self._printed)
         self._link.settimeout(LOOK_S)
         made = {"module": kind.__module__, "world": kind.__qualname__, "options": dict(options)}

@@ -30,7 +30,7 @@ from auras_ros.sim.process_world import ProcessWorld
 from auras_ros.sim.world import ActionError, ActionRefusal, Sim, World, WorldLostError
 from auras_ros.sim.world_environment import OURS, WorldEnvironment, WorldEnvironmentError
 from auras_ros.sim.worlds import SIMS, find
-from tests.another_package import WORLD, install
+from tests.another_package import WORLD, code_of, install
 from tests.sim.processes import as_process, ends, impatient, kill, pid_of
 
 ROOT = Path(__file__).parents[2]
@@ -389,6 +389,15 @@ def test_without_its_environment_the_error_says_how_to_make_it(monkeypatch: pyte
         )
         with pytest.raises(WorldEnvironmentError, match=said):
             asked()
+
+
+@pytest.mark.usefixtures("package")
+def test_the_page_that_shows_how_is_right(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("AURAS_ROS_ENVIRONMENTS", str(tmp_path))
+    made: dict[str, Any] = {}
+    exec(code_of(WORLD)[1], made)
+    with pytest.raises(WorldEnvironmentError, match=r"reach: its environment 'arm' .*: auras doctor --sim reach --fix"):
+        made["reach"].check()
 
 
 def test_a_class_that_no_other_process_can_import_is_named() -> None:
