@@ -17,6 +17,9 @@ class BridgeSettings:
 
     seed: int = parameter(0, "seed of the first episode; each next one counts up by one", 0, 2**31 - 1)
     max_steps: int = parameter(300, "control steps after which an episode is done", 1, 1_000_000)
+    paused: bool = parameter(
+        False, "take a step for each action, and wait for the next: the same actions, the same episode"
+    )
     auto_reset: bool = parameter(True, "start the next episode by itself, one second after one is done")
     action_timeout_ms: int = parameter(500, "an older action still goes on, but is counted", 1, 60_000)
     viewer_px: int = parameter(0, "height of the images on camera/viewer, px; 0 publishes none", 0, 2048)

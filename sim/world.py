@@ -15,6 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from auras_ros.sim.world_environment import WorldEnvironment
+
 
 @dataclass(frozen=True)
 class WorldCamera:
@@ -63,7 +65,12 @@ class ActionError(ValueError):
 
     def __init__(self, refusal: ActionRefusal, detail: str) -> None:
         super().__init__(f"action refused: {refusal.value}: {detail}")
-        self.refusal = refusal
+        self.refusal, self.detail = refusal, detail
+
+
+class WorldLostError(RuntimeError):
+    """The process that a world ran in has ended or does not answer, and with it the episode. The message has the world,
+    how it ended, and the last lines of what it printed."""
 
 
 class World(ABC):
@@ -143,12 +150,22 @@ class Sim:
     """What a value of `--sim` stands for: a world's class, and the options that it is made with.
 
     options: a frozen dataclass of `parameters.parameter` fields, which say what can be changed and disturbed: one for
-    each argument of the class. They are the parameters of its bridge too.
+    each argument of the class. They are the parameters of its bridge too. environment: of the process that the world
+    runs in; None: it runs in this process, with the packages that are here.
     """
 
     summary: str
     world: type[World]
     options: Any
+    environment: WorldEnvironment | None = None
+
+    def check(self) -> None:
+        """Raises ModuleNotFoundError if its simulator is not installed, WorldEnvironmentError if its environment is
+        not made."""
+        if self.environment is None:
+            self.world.check()
+        else:
+            self.environment.python(self.world.name)
 
     def given(self, **values: Any) -> Sim:
         """The same with other values of its options. Raises ParameterError."""
@@ -156,8 +173,12 @@ class Sim:
         return replace(self, world=self.world.of(options), options=options)
 
     def make(self) -> World:
-        """Raises ModuleNotFoundError if its simulator is not installed."""
-        return self.world(**vars(self.options))
+        """Raises what `check` raises, and WorldLostError if its process ends before the world is made."""
+        if self.environment is None:
+            return self.world(**vars(self.options))
+        from auras_ros.sim.process_world import ProcessWorld  # not in the process itself
+
+        return ProcessWorld(self.world, vars(self.options), self.environment.python(self.world.name))
 
 
 def checked_action(action: ArrayLike, channels: Sequence[ActionChannel]) -> NDArray[np.float64]:

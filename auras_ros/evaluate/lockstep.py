@@ -18,6 +18,7 @@ from auras_ros.evaluate.episode_runners import EpisodeRunners, Watch
 from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.paused import Paused
 from auras_ros.evaluate.seams import Seams
+from auras_ros.evaluate.world_pool import WorldPool
 from auras_ros.loading.pipeline import example
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan
@@ -39,9 +40,11 @@ def play(
     plain: bool = False,
     watch: Watch = lambda runners: None,
     seams: Seams | None = None,
+    worlds: WorldPool | None = None,
 ) -> ModeResult:
     """Play all seeds as one batch, until the last episode ends. plain: chunks run from index 0 whenever they come.
-    seams: optional counter of the seams of all commands.
+    seams: optional counter of the seams of all commands. worlds: to play in, and to keep for the next call; None makes
+    new ones and closes them. An episode whose world is lost ends with the reason, the others go on.
 
     A policy with language is told what the world says, also when it says something else in an episode. Raises
     LockstepError, PlanError, CheckpointError, PromptError, and ValueError for invalid settings.
@@ -50,7 +53,8 @@ def play(
     start_ns = checkpoint.contract.dt_ns
     policy = checkpoint.policy(plan.generation)
     group = list(seeds)
-    runners = EpisodeRunners(checkpoint, task, group, plain, start_ns, seams)
+    pool = WorldPool(task.world) if worlds is None else worlds
+    runners = EpisodeRunners(checkpoint, task, group, plain, start_ns, seams, pool)
     prompt = _Prompt(checkpoint, policy, runners)
     prompt.follow()
     if isinstance(timing, Charged):
@@ -74,6 +78,9 @@ def play(
         timing.play(executor, runners, start_ns, stepped)
     finally:
         executor.close()
+        runners.close()
+        if worlds is None:
+            pool.close()
     return runners.outcome()
 
 

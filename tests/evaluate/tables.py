@@ -36,13 +36,13 @@ class Recorder(PushTWorld):
     def __init__(self, wins: dict[int, int], **options: Any) -> None:
         super().__init__(**options)
         self.wins = wins
-        self.actions: list[NDArray[np.float64]] = []
-        self.agents: list[NDArray[np.float64]] = []
-        self.images = 0
 
     def reset(self, seed: int) -> None:
         super().reset(seed)
         self.seed = seed
+        self.actions: list[NDArray[np.float64]] = []
+        self.agents: list[NDArray[np.float64]] = []
+        self.images = 0
 
     def step(self, action: NDArray[np.float64]) -> StepResult:
         self.agents.append(self.agent)

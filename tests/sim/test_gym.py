@@ -6,6 +6,7 @@ goes on after its end; a file that promises what the environment does not have.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from auras_ros.sim.gym import GymWorld
 from auras_ros.sim.gym_description import GymValue, shipped
 from auras_ros.sim.pusht import PushTWorld
 from auras_ros.sim.world import ActionError, ActionRefusal, World
+from auras_ros.sim.world_environment import OURS
 from auras_ros.sim.worlds import find
 from tests.another_package import WORLD, code_of
 
@@ -269,6 +271,24 @@ def test_its_bridge_shows_it(ros_domain_id: int) -> None:
         try_shutdown()
     assert {"/camera/front/image_raw", "/joint_states", "/gym/status"} <= names
     assert "/prompt" not in names
+
+
+def test_in_a_process_of_its_own_it_declares_and_ends_the_same() -> None:
+    here = find("gym:CartPole-v1")
+    there = replace(here, environment=OURS).make()
+    world = here.make()
+    try:
+        for name in ("channels", "cameras", "control_dt_ms", "sub_goals"):
+            assert getattr(there, name) == getattr(world, name)
+        for each in (world, there):
+            each.reset(4)
+        mine, its = world.step(np.zeros(1)), there.step(np.zeros(1))
+        while not mine.ended:
+            assert (mine, world.state()) == (its, there.state())
+            mine, its = world.step(np.zeros(1)), there.step(np.zeros(1))
+        assert (mine.ended, its.ended) == ("terminated", "terminated")
+    finally:
+        there.close()
 
 
 def test_a_missing_package_is_named(tmp_path: Path) -> None:
