@@ -91,7 +91,7 @@ setup(
         ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
         (SHARE, ["package.xml"]),
         *share_files("launch", "*.launch.py"),
-        *share_files("config", "*.yaml"),
+        *share_files("config", "**/*.yaml"),
         *share_files("checkpoints", "**/*"),
         *pip_executables(),
     ],

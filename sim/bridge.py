@@ -39,7 +39,7 @@ from auras_ros.ros.srv import Trigger
 from auras_ros.sim.bridge_cameras import LATEST, CameraPublishers, encoder, rgb8_message
 from auras_ros.sim.bridge_settings import bridge_settings
 from auras_ros.sim.game import Game
-from auras_ros.sim.world import Sim, WorldCamera
+from auras_ros.sim.world import Sim, WorldCamera, WorldLostError
 from auras_ros.sim.worlds import find
 
 COLLECT_PERIOD_S = 10.0  # a world that was reset is a cycle of objects: left to themselves they pile up for an hour
@@ -93,7 +93,11 @@ class SimBridge(Node):
 
     def _on_reset(self, _request: Any, response: Any) -> Any:
         with self._lock:
-            self._game.reset()
+            try:
+                self._game.reset()
+            except WorldLostError as error:  # the next tick starts a new one
+                response.success, response.message = False, str(error)
+                return response
             status = self._game.status
         response.success = True
         response.message = json.dumps({"episode": status.episode, "seed": status.seed})
@@ -112,7 +116,10 @@ class SimBridge(Node):
                 elif each.name == "shift_ms":
                     self._shift_ns = round(each.value * 1e6)
                 elif each.name in self._live:
-                    self._game.world.disturb(each.name, each.value)
+                    try:
+                        self._game.disturb(each.name, each.value)
+                    except WorldLostError as error:
+                        return SetParametersResult(successful=False, reason=str(error))
         return SetParametersResult(successful=True)
 
     def _refusal(self, given: Parameter) -> str:
@@ -153,6 +160,15 @@ class SimBridge(Node):
             self._ticking.join(timeout=2.0)
 
     def _tick(self, at_ns: int) -> None:
+        """Nothing is published of a world that is lost, and as long as a new one starts."""
+        try:
+            self._step_and_show(at_ns)
+        except WorldLostError as error:
+            self.get_logger().error(f"episode {self._game.status.episode} is lost: {error}\na new world is started")
+            with self._lock:
+                self._game.start_again(error)
+
+    def _step_and_show(self, at_ns: int) -> None:
         with self._lock:
             self._game.tick(at_ns)
             world, status = self._game.world, self._game.status

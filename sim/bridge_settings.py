@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, make_dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, fields, make_dataclass
+from typing import ClassVar
 
 from auras_ros.parameters import ParameterError, parameter
 from auras_ros.sim.world import Sim, World
@@ -17,6 +17,9 @@ class BridgeSettings:
 
     seed: int = parameter(0, "seed of the first episode; each next one counts up by one", 0, 2**31 - 1)
     max_steps: int = parameter(300, "control steps after which an episode is done", 1, 1_000_000)
+    paused: bool = parameter(
+        False, "take a step for each action, and wait for the next: the same actions, the same episode"
+    )
     auto_reset: bool = parameter(True, "start the next episode by itself, one second after one is done")
     action_timeout_ms: int = parameter(500, "an older action still goes on, but is counted", 1, 60_000)
     viewer_px: int = parameter(0, "height of the images on camera/viewer, px; 0 publishes none", 0, 2048)
@@ -25,7 +28,7 @@ class BridgeSettings:
     shift_ms: float = parameter(0.0, "delay of control steps and images; may be set while it runs", 0.0, 99.0)
 
     def __post_init__(self) -> None:
-        world = self.sim.world
+        world = self._given().world
         if 0 < self.viewer_px < 16:
             raise ParameterError(f"{world.name}: viewer_px: must be 0 or in [16, 2048], got {self.viewer_px}")
         if self.compression not in ("jpeg", "png"):
@@ -33,15 +36,13 @@ class BridgeSettings:
         if self.shift_ms >= world.control_dt_ms:
             dt_ms = world.control_dt_ms
             raise ParameterError(f"{world.name}: shift_ms: must be below a step of {dt_ms} ms, got {self.shift_ms:g}")
-        self._options()
 
-    def _options(self) -> Any:
-        kind = type(self.sim.options)
-        return kind(**{each.name: getattr(self, each.name) for each in fields(kind)})
+    def _given(self) -> Sim:
+        return self.sim.given(**{each.name: getattr(self, each.name) for each in fields(self.sim.options)})
 
     def make(self) -> World:
         """The world with its options. Raises ModuleNotFoundError if its simulator is not installed."""
-        return replace(self.sim, options=self._options()).make()
+        return self._given().make()
 
 
 def bridge_settings(sim: Sim) -> type[BridgeSettings]:

@@ -11,12 +11,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from auras_ros.sim.bridge_settings import BridgeSettings
-from auras_ros.sim.world import ActionError, ActionRefusal, StepResult, checked_action
+from auras_ros.sim.world import ActionError, ActionRefusal, StepResult, WorldLostError, checked_action
 
 SHOW_NS = 1_000_000_000  # a finished world stands this long before the next episode
 MAX_LABEL_CHARS = 4096
@@ -32,7 +33,8 @@ class GamePhase(str, Enum):
 
 @dataclass(frozen=True)
 class GameStatus:
-    """Where the world stands. `timeouts` and `refused` count since the start, the rest is this episode's."""
+    """Where the world stands. `timeouts` and `refused` count since the start, the rest is this episode's. `lost`: why
+    the world of the episode before was lost; empty if it was not."""
 
     episode: int
     seed: int
@@ -45,6 +47,7 @@ class GameStatus:
     action: tuple[float, ...] | None
     refused: dict[str, int]
     timeouts: int
+    lost: str = ""
 
 
 class Game:
@@ -60,19 +63,36 @@ class Game:
         self.world = settings.make()
         self.dt_ns = self.world.control_dt_ms * 1_000_000
         self._refused: Counter[str] = Counter()
+        self._disturbed: dict[str, Any] = {}
         self._episode, self._timeouts = -1, 0
         self.reset()
 
     def reset(self) -> None:
         """Start the next episode, of `next_seed`; the world stands still until its first action."""
+        self.world.reset(self.next_seed)
         self._seed, self.next_seed = self.next_seed, self.next_seed + 1
-        self.world.reset(self._seed)
-        self._episode += 1
+        self._episode, self._lost = self._episode + 1, ""
         self._phase = GamePhase.WAITING
         self._steps, self._outcome = 0, StepResult(0.0, False, dict.fromkeys(self.world.sub_goals, 0.0))
         self._action: NDArray[np.float64] | None = None
+        self._acted = False  # the action was taken for a step already
         self._action_ns = self._done_ns = 0
         self._shown_ns: int | None = None
+
+    def disturb(self, option: str, value: Any) -> None:
+        """As `World.disturb`; it holds in a new world too."""
+        self.world.disturb(option, value)
+        self._disturbed[option] = value
+
+    def start_again(self, error: WorldLostError) -> None:
+        """The world is lost, and its episode with it: the next one begins in a new world. Raises what making one
+        raises."""
+        self.world.close()
+        self.world = self.settings.make()
+        for option, value in self._disturbed.items():
+            self.world.disturb(option, value)
+        self.reset()
+        self._lost = str(error)
 
     def offer(self, values: Sequence[float], now_ns: int, names: str = "", label: str = "") -> ActionRefusal | None:
         """An action, a value for each channel. The newest valid one is active; a refused one changes nothing.
@@ -85,7 +105,7 @@ class Game:
         except ActionError as error:
             self._refused[error.refusal.value] += 1
             return error.refusal
-        self._action, self._action_ns = action, now_ns
+        self._action, self._action_ns, self._acted = action, now_ns, False
         if self._phase is GamePhase.WAITING:
             self._phase = GamePhase.RUNNING
         return None
@@ -117,9 +137,11 @@ class Game:
         return mono_ns - age_ns > self._shown_ns - self.dt_ns // 2
 
     def tick(self, grid_ns: int) -> None:
-        """One control step that ends at `grid_ns`."""
+        """One control step that ends at `grid_ns`. A paused world takes one for each action, and stands still until the
+        next."""
         if self._phase is GamePhase.RUNNING:
-            self._step(grid_ns)
+            if not (self._acted and self.settings.paused):
+                self._step(grid_ns)
         elif self._phase is GamePhase.DONE and self.settings.auto_reset and grid_ns - self._done_ns >= SHOW_NS:
             self.reset()
         if self._shown_ns is None:
@@ -130,8 +152,8 @@ class Game:
             raise RuntimeError("running without an action")
         if grid_ns - self._action_ns > self.settings.action_timeout_ms * 1_000_000:
             self._timeouts += 1
-        self._steps, self._outcome = self._steps + 1, self.world.step(self._action)
-        if self._outcome.success or self._steps >= self.settings.max_steps:
+        self._steps, self._outcome, self._acted = self._steps + 1, self.world.step(self._action), True
+        if self._outcome.success or self._outcome.ended or self._steps >= self.settings.max_steps:
             self._phase, self._done_ns = GamePhase.DONE, grid_ns
 
     @property
@@ -148,4 +170,5 @@ class Game:
             action=None if self._action is None else tuple(self._action.tolist()),
             refused=dict(self._refused),
             timeouts=self._timeouts,
+            lost=self._lost,
         )

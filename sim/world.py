@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from auras_ros.sim.world_environment import WorldEnvironment
 
 
 @dataclass(frozen=True)
@@ -39,11 +41,13 @@ class ActionChannel:
 
 @dataclass(frozen=True)
 class StepResult:
-    """What one control step led to. reward: 0 to 1. sub_goals: how far each part of the task is reached, 0 to 1."""
+    """What one control step led to. reward: 0 to 1. sub_goals: how far each part of the task is reached, 0 to 1. ended:
+    why the world ends the episode without success, such as `time limit`; empty: it goes on."""
 
     reward: float
     success: bool
     sub_goals: Mapping[str, float] = field(default_factory=dict)
+    ended: str = ""
 
 
 class ActionRefusal(str, Enum):
@@ -61,14 +65,20 @@ class ActionError(ValueError):
 
     def __init__(self, refusal: ActionRefusal, detail: str) -> None:
         super().__init__(f"action refused: {refusal.value}: {detail}")
-        self.refusal = refusal
+        self.refusal, self.detail = refusal, detail
+
+
+class WorldLostError(RuntimeError):
+    """The process that a world ran in has ended or does not answer, and with it the episode. The message has the world,
+    how it ended, and the last lines of what it printed."""
 
 
 class World(ABC):
     """A task in a simulator. It is made with its options by name, see `Sim`.
 
     name: of its bridge's node, of the node's topics and section in a config. frame: frame id of its joint states.
-    sub_goals: the names in every `StepResult.sub_goals`. live: the options that `disturb` changes while it runs.
+    sub_goals: the names in every `StepResult.sub_goals`. live: the options that `disturb` changes while it runs. A
+    family of worlds has an option `task`, and what depends on it is declared for one task at a time (`of`).
     """
 
     name: ClassVar[str]
@@ -82,9 +92,27 @@ class World(ABC):
     @abstractmethod
     def __init__(self, **options: Any) -> None: ...
 
-    @staticmethod
+    @classmethod
+    def tasks(cls) -> tuple[str, ...]:
+        """The values of a family's option `task`; none of a single world."""
+        return ()
+
+    @classmethod
+    def declares(cls, options: Any) -> Mapping[str, Any]:
+        """Attributes of a family's world (control_dt_ms, cameras, channels, sub_goals) with these options. A world that
+        is made sets them too: another process knows the family's class alone. Raises ValueError."""
+        return {}
+
+    @classmethod
+    def of(cls, options: Any) -> type[World]:
+        """The class with what it `declares`, by which configs and reports are read without the simulator."""
+        names = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}
+        declared = cls.declares(options)
+        return type(cls.__name__, (cls,), {**names, **declared}) if declared else cls
+
+    @classmethod
     @abstractmethod
-    def check() -> None:
+    def check(cls) -> None:
         """Raises ModuleNotFoundError if its simulator is not installed, so that long measurements fail early."""
 
     @abstractmethod
@@ -122,16 +150,35 @@ class Sim:
     """What a value of `--sim` stands for: a world's class, and the options that it is made with.
 
     options: a frozen dataclass of `parameters.parameter` fields, which say what can be changed and disturbed: one for
-    each argument of the class. They are the parameters of its bridge too.
+    each argument of the class. They are the parameters of its bridge too. environment: of the process that the world
+    runs in; None: it runs in this process, with the packages that are here.
     """
 
     summary: str
     world: type[World]
     options: Any
+    environment: WorldEnvironment | None = None
+
+    def check(self) -> None:
+        """Raises ModuleNotFoundError if its simulator is not installed, WorldEnvironmentError if its environment is
+        not made."""
+        if self.environment is None:
+            self.world.check()
+        else:
+            self.environment.python(self.world.name)
+
+    def given(self, **values: Any) -> Sim:
+        """The same with other values of its options. Raises ParameterError."""
+        options = replace(self.options, **values)
+        return replace(self, world=self.world.of(options), options=options)
 
     def make(self) -> World:
-        """Raises ModuleNotFoundError if its simulator is not installed."""
-        return self.world(**vars(self.options))
+        """Raises what `check` raises, and WorldLostError if its process ends before the world is made."""
+        if self.environment is None:
+            return self.world(**vars(self.options))
+        from auras_ros.sim.process_world import ProcessWorld  # not in the process itself
+
+        return ProcessWorld(self.world, vars(self.options), self.environment.python(self.world.name))
 
 
 def checked_action(action: ArrayLike, channels: Sequence[ActionChannel]) -> NDArray[np.float64]:

@@ -6,17 +6,20 @@ Worlds of other packages are entry points. No simulator is imported before a wor
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 import yaml
 
 from auras_ros import registry
 from auras_ros.parameters import checked, unknown
+from auras_ros.sim.gym import GymOptions, GymWorld
 from auras_ros.sim.pusht import DRIFT_SUCCESS_COVERAGE, PushTOptions, PushTWorld
+from auras_ros.sim.simpler import SimplerOptions, SimplerWorld
 from auras_ros.sim.world import Sim
 
 ENTRY_POINTS = "auras_ros.worlds"  # group of other packages' worlds: name = module:Sim
+TASK = "task"  # the option of a family of worlds: `simpler:widowx_stack_cube` is `simpler:task=widowx_stack_cube`
 
 SIMS: Mapping[str, Sim] = {
     "pusht": Sim("Push-T: a disc pushes a tee onto its outline", PushTWorld, PushTOptions()),
@@ -25,6 +28,8 @@ SIMS: Mapping[str, Sim] = {
         PushTWorld,
         PushTOptions(drift_px=0.5, success_coverage=DRIFT_SUCCESS_COVERAGE),
     ),
+    "simpler": Sim("SimplerEnv's tasks of the Google robot and WidowX", SimplerWorld, SimplerOptions()),
+    "gym": Sim("any Gymnasium environment that draws itself, by a file that describes it", GymWorld, GymOptions()),
 }
 
 
@@ -39,14 +44,17 @@ def find(text: str) -> Sim:
     """The world of this name, with the options after a colon. Raises ValueError by name."""
     name, _, given = text.partition(":")
     sim = registry.find(ENTRY_POINTS, SIMS, "sim", name)
-    return replace(sim, options=replace(sim.options, **_read(name, type(sim.options), given)))
+    return sim.given(**_read(name, type(sim.options), given))
 
 
 def _read(name: str, options: type[Any], text: str) -> dict[str, Any]:
-    """The values in `drift_px=0.7,success_coverage=0.9`."""
+    """The values in `drift_px=0.7,success_coverage=0.9`. A first word without a value is that of `task`."""
     known = {each.name: each for each in fields(options)}
+    first, *others = text.split(",")
+    if TASK in known and first and "=" not in first:
+        first = f"{TASK}={first}"
     values = {}
-    for word in filter(None, text.split(",")):
+    for word in filter(None, [first, *others]):
         key, _, value = (part.strip() for part in word.partition("="))
         if key not in known:
             listed = f"no parameter '{key}'; known: {', '.join(known)}"

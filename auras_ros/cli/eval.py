@@ -38,6 +38,8 @@ example
 
 With --work FILE every completed run of a mode over a group of seeds is stored, and the same command continues from
 there, also with more episodes and, on the paused clock, more modes. Ctrl-C and SIGTERM end with the results so far.
+An episode whose world is lost (its process has died) is reported with the reason and counted as neither success nor
+failure; the exit status is then 130, and with --work the same command plays it again.
 """
 
 
@@ -85,7 +87,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     play.add_argument("--work", type=Path, metavar="FILE", help="store played episodes here, and continue from it")
     play.add_argument(
-        "--batch", type=int, metavar="N", help="episodes that are stepped together (a quarter of all, at most 64)"
+        "--batch",
+        type=int,
+        metavar="N",
+        help="episodes that are stepped together (a quarter of all, at most 64, 8 in processes, 1 with language)",
     )
     parser.add_argument("--merge", nargs="+", type=Path, metavar="JSON", help="play nothing, but join these reports")
     parser.add_argument("--json", type=Path, help="write the report here")
@@ -101,12 +106,11 @@ def _merged(paths: Sequence[Path]) -> EvaluationPart:
 
 def _played(options: argparse.Namespace, parser: argparse.ArgumentParser) -> EvaluationPart | None:
     """The result, partial if not all episodes were played; None if no group was completed."""
-    batch = min(64, -(-options.episodes // 4)) if options.batch is None else options.batch
-    if options.episodes < 1 or options.seed < 0 or batch < 1:
-        parser.error("--episodes and --batch must be at least 1 and --seed must not be negative")
+    if options.episodes < 1 or options.seed < 0:
+        parser.error("--episodes must be at least 1 and --seed must not be negative")
     from auras_ros.evaluate.campaign import Campaign
     from auras_ros.evaluate.parts import EvaluationPart
-    from auras_ros.evaluate.settings import check_seeds, find_sim, plan_named
+    from auras_ros.evaluate.settings import batch_of, check_seeds, find_sim, plan_named
     from auras_ros.evaluate.shortened import shortened
     from auras_ros.evaluate.work import Work
     from auras_ros.pipeline.modes import check_plan
@@ -118,7 +122,8 @@ def _played(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Eva
         given = _given(options.durations, replace(settings, plan=plan_named(settings.plan, "")))
         if given is not None:
             settings.charging(_seconds(given))
-    find_sim(settings.sim).world.check()
+        find_sim(settings.sim).check()
+        batch = batch_of(settings.sim, options.batch, min(64, -(-options.episodes // 4)))
     checkpoint = load(resources.checkpoint(options.checkpoint), options.dtype)
     plan = plan_named(settings.plan, checkpoint.first_plan)
     settings = replace(settings, checkpoint=f"{checkpoint.name}@{checkpoint.digest[:12]}", plan=plan)
@@ -134,10 +139,13 @@ def _played(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Eva
         settings = settings.charging(_seconds(durations))
         work.durations = {**(work.durations or {}), **durations}
         work.save()
+        if options.batch is None and checkpoint.language is not None:
+            batch = 1  # each episode may have its own instruction
         campaign = Campaign(checkpoint, settings, batch, progress.say, work)
         whole = campaign.run(range(options.seed, options.seed + options.episodes))
     kept = {key: durations[key] for key in settings.durations_s}
-    return EvaluationPart(settings, campaign.outcomes, kept, partial=not whole) if campaign.seeds else None
+    lost = any(outcome.lost for outcome in campaign.outcomes.values())
+    return EvaluationPart(settings, campaign.outcomes, kept, partial=lost or not whole) if campaign.seeds else None
 
 
 def _settings(options: argparse.Namespace) -> EvaluationSettings:
@@ -220,6 +228,9 @@ def _show(part: EvaluationPart, options: argparse.Namespace) -> None:
     report, settings = part.report(), part.settings
     print(f"{settings.sim}, {settings.plan}, {len(part.seeds)} seeds{', PARTIAL' if part.partial else ''}")
     print(table(report.rows))
+    for (clock, name), outcome in part.outcomes.items():
+        for seed, why in outcome.lost.items():
+            print(f"lost, and counted as no episode: {clock} {name}, seed {seed}: {why}")
     if options.json:
         written(options.json, report.write)
     if options.out:

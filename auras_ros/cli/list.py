@@ -1,4 +1,4 @@
-"""`auras list`: names that commands accept: checkpoints and plans, configs, simulators, architectures, benches."""
+"""`auras list`: names that commands accept: checkpoints, configs, simulators and tasks, architectures, benches."""
 
 from __future__ import annotations
 
@@ -54,8 +54,18 @@ def simulators() -> Iterator[Line]:
     from auras_ros.sim.worlds import ENTRY_POINTS, SIMS
 
     for name, sim in SIMS.items():
-        yield name, sim.summary
+        yield name, sim.summary + (f": {name}:TASK (auras list tasks)" if sim.world.tasks() else "")
     yield from _of_packages(ENTRY_POINTS)
+
+
+def tasks() -> Iterator[Line]:
+    """The values of `--sim` that name a task of a family of simulators."""
+    from auras_ros.sim.worlds import SIMS
+
+    for name, sim in SIMS.items():
+        for task in sim.world.tasks():
+            channels = ", ".join(each.name for each in sim.given(task=task).world.channels)
+            yield f"{name}:{task}", f"actions {channels}"
 
 
 def _of_packages(group: str) -> Iterator[Line]:
@@ -75,6 +85,7 @@ SECTIONS: dict[str, Callable[[], Iterable[Line]]] = {
     "checkpoints": checkpoints,
     "configs": configs,
     "simulators": simulators,
+    "tasks": tasks,
     "types": types,
     "architectures": architectures,
     "benches": BENCHES.items,

@@ -1,6 +1,7 @@
 """Entry point of `auras`: runs the command, and turns errors into one line and an exit status.
 
-Exit status: 0 done; 1 failed; 2 the command or its settings are invalid; 130 interrupted.
+Exit status: 0 done; 1 failed; 2 the command or its settings are invalid; 130 interrupted, or
+episodes were lost with their world.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ COMMANDS = {
     "trace": "show where the stages of a plan ran: auras trace --out out/trace",
     "doctor": "check this machine (ROS 2 or DDS, GPU, scheduling, checkpoints) and print what to do about problems",
 }
+NOT_ON_PYPI = ("simpler_env",)  # the error says itself how it is installed
 EPILOG = """
 first steps
   auras doctor                      what this machine has
@@ -59,7 +61,8 @@ def main(argv: list[str] | None = None) -> int:
         package = (error.name or "").partition(".")[0]
         if package in ("", "auras_ros"):
             raise
-        print(f"error: 'auras {command}' needs the package '{package}': {_remedy(package)}", file=sys.stderr)
+        needs = f"'auras {command}' needs the package '{package}': {remedy_for(package)}"
+        print(f"error: {error if package in NOT_ON_PYPI else needs}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -69,7 +72,8 @@ def main(argv: list[str] | None = None) -> int:
         return 1
 
 
-def _remedy(package: str) -> str:
+def remedy_for(package: str) -> str:
+    """The command that installs a package that is missing."""
     simulator = ("gym_pusht", "gymnasium", "pymunk", "pygame", "shapely")
     server = ("fastapi", "starlette", "pydantic", "uvicorn")
     extras = {**dict.fromkeys(simulator, "sim"), **dict.fromkeys(server, "serve")}

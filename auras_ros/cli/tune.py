@@ -35,7 +35,8 @@ Every plan is timed beside seq; those that miss the rate, the age or the horizon
 in lockstep on a few seeds, the better half on twice as many, up to --episodes; then the skew of the best is tuned.
 With --work the search may be interrupted (Ctrl-C shows the results so far) and is continued by the same command.
 A config is only written for a plan that was played on at least 16 episodes and succeeded in at least 4 of them.
-Exit status: 0 found, 3 no plan is good enough (or the chosen one is not on new seeds), 130 interrupted.
+Exit status: 0 found, 3 no plan is good enough (or the chosen one is not on new seeds), 130 interrupted, or episodes
+were lost with their world (its process has died): these count for nothing, and are played when it is continued.
 """
 
 
@@ -61,7 +62,7 @@ def run(argv: list[str]) -> int:
     from auras_ros.policies.loaders.open import load
 
     with refused_settings(parser):
-        find_sim(options.sim).world.check()
+        find_sim(options.sim).check()
     progress = Progress()
     checkpoint = load(resources.checkpoint(options.checkpoint), options.dtype)
     with refused_settings(parser):
@@ -70,7 +71,7 @@ def run(argv: list[str]) -> int:
     with progress, term_interrupts():
         result = search.run(explore)
     _show(result, search, checkpoint, options, template)
-    if result.partial:
+    if result.partial or search.lost:
         return INTERRUPTED
     return 0 if result.found and not (template and result.too_few) else NOT_FOUND
 
@@ -106,7 +107,9 @@ def _parser() -> argparse.ArgumentParser:
     effort.add_argument("--episodes", type=int, default=96, metavar="N", help="episodes of the last round (96)")
     effort.add_argument("--confirm", type=int, default=0, metavar="N", help="new episodes for the chosen plan (0)")
     effort.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the first episode and of Optuna (0)")
-    effort.add_argument("--batch", type=int, default=32, metavar="N", help="episodes that are stepped together (32)")
+    effort.add_argument(
+        "--batch", type=int, metavar="N", help="episodes that are stepped together (32, or 8 worlds in processes)"
+    )
     effort.add_argument(
         "--frame-steps", type=int, default=0, metavar="N", help="paused clock, N control steps a frame (0: charged)"
     )
@@ -125,7 +128,7 @@ def _parser() -> argparse.ArgumentParser:
 def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Progress) -> tuple[Search, Explore]:
     """Raises PlanError, or SettingsError naming the setting."""
     from auras_ros.evaluate.episode_runner import Task
-    from auras_ros.evaluate.settings import SettingsError, check_episodes, cores_for, parse_plan
+    from auras_ros.evaluate.settings import SettingsError, batch_of, check_episodes, cores_for, parse_plan
     from auras_ros.evaluate.tuner.bayes import bayes
     from auras_ros.evaluate.tuner.record import EpisodeStore
     from auras_ros.evaluate.tuner.requirements import Requirements
@@ -135,16 +138,17 @@ def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Pro
 
     played = FRESH + options.confirm if options.confirm else options.episodes
     check_episodes(options.sim, options.max_steps, range(options.seed, options.seed + played))
-    if options.batch < 1 or options.frame_steps < 0 or (options.trials is not None and options.trials < 1):
-        raise SettingsError("batch and trials must be at least 1, frame_steps must not be negative")
+    if options.frame_steps < 0 or (options.trials is not None and options.trials < 1):
+        raise SettingsError("trials must be at least 1, frame_steps must not be negative")
     base = parse_plan(options.plan).named(checkpoint.first_plan)
     kinds: dict[str, type[Any]] = {"pp_perception": int, "pp_generation": int, "fetch_offset": int, "alpha": float}
     values = {name: _listed(name, getattr(options, name), kind) for name, kind in kinds.items()}
     space = Space(base, **values, longest=options.longest)
     settings = TrialSettings(
         base, Task(options.sim, options.max_steps),
-        Requirements.parse(options.rate, options.success, options.max_age_ms), options.frame_steps, options.batch,
-        device=options.device, cores=cores_for(options.cores, options.device),
+        Requirements.parse(options.rate, options.success, options.max_age_ms), options.frame_steps,
+        batch_of(options.sim, options.batch, 32), device=options.device,
+        cores=cores_for(options.cores, options.device),
     )  # fmt: skip
     key = settings.key(checkpoint, options.sim)
     key |= {} if options.device == "cpu" else {"device": options.device}
@@ -182,6 +186,8 @@ def _show(
     wanted, cores = settings.requirements.words(), settings.cores
     print(f"{options.sim}, {wanted}, timed on {cores} core{'s' * (cores > 1)}{', PARTIAL' if result.partial else ''}")
     print(table(result))
+    for plan, seed, why in search.lost:
+        print(f"lost, and counted as no episode: {plan}, seed {seed}: {why}")
     if result.chosen is None:
         print("no plan that was played to the end meets the requirements")
     elif result.unconfirmed:
@@ -192,6 +198,7 @@ def _show(
         more = {
             "space": search.space.to_dict(), "wanted": vars(settings.requirements), "partial": result.partial,
             "device": options.device, "unconfirmed": result.unconfirmed,
+            "lost": [dict(zip(("plan", "seed", "why"), each, strict=True)) for each in search.lost],
         }  # fmt: skip
         report = Report("tune", [{**row, "cores": cores} for row in rows(result)], result.summary(), more)
         written(options.json, report.write)

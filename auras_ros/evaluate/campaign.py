@@ -17,6 +17,7 @@ from auras_ros.evaluate.lockstep import BATCH, grouped, play
 from auras_ros.evaluate.outcome import ModeResult
 from auras_ros.evaluate.settings import EvaluatedMode, EvaluationSettings
 from auras_ros.evaluate.work import Work
+from auras_ros.evaluate.world_pool import WorldPool
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.report.result import Say
 
@@ -34,22 +35,28 @@ class Campaign:
     seeds: list[int] = field(default_factory=list)
 
     def run(self, seeds: Sequence[int]) -> bool:
-        """Play the seeds; False if it was interrupted (Ctrl-C) before the last group was done."""
+        """Play the seeds; False if it was interrupted (Ctrl-C) before the last group was done. An episode that has
+        lost its world is in the outcomes with the reason."""
         groups = list(grouped(seeds, self.batch))
         runs = [(clock, one) for clock in self.settings.clocks for one in self.settings.contenders()]
         pace = _Pace(len(groups), [(clock, one.name) for clock, one in runs])
+        worlds = WorldPool(self.settings.task.world)
         try:
             for group in groups:
-                played = {(clock, one.name): self._play(clock, one, group, pace) for clock, one in runs}
+                played = {(clock, one.name): self._play(clock, one, group, pace, worlds) for clock, one in runs}
                 joined = {
                     run: ModeResult.join([self.outcomes.get(run, ModeResult()), new]) for run, new in played.items()
                 }
                 self.outcomes, self.seeds = joined, [*self.seeds, *group]
         except KeyboardInterrupt:
             return False
+        finally:
+            worlds.close()
         return True
 
-    def _play(self, clock: str, contender: EvaluatedMode, group: list[int], pace: _Pace) -> ModeResult:
+    def _play(
+        self, clock: str, contender: EvaluatedMode, group: list[int], pace: _Pace, worlds: WorldPool
+    ) -> ModeResult:
         run = pace.begin(clock, contender.name)
         known = self.work.find((clock, contender.name), group)
         if known is not None:
@@ -57,10 +64,12 @@ class Campaign:
         task, timing = self.settings.task, self.settings.timing(clock)
         plan, plain = contender.plan, contender.plain
         made = play(
-            self.checkpoint, plan, group, task, timing, plain, lambda runners: self.say(pace.line(run, runners))
-        )
+            self.checkpoint, plan, group, task, timing, plain, lambda runners: self.say(pace.line(run, runners)),
+            worlds=worlds,
+        )  # fmt: skip
         pace.end(run)
-        self.work.add((clock, contender.name), made)
+        if not made.lost:  # else the same command plays it again
+            self.work.add((clock, contender.name), made)
         return made
 
 

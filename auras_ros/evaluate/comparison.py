@@ -31,6 +31,7 @@ def _row(
     frame_ms = settings.frame_steps * settings.dt_ms
     if clock == "charged":
         frame_ms = settings.durations_s[DURATIONS[contender.plan.mode][-1]] * 1e3  # type: ignore[assignment]
+    seconds = outcome.steps * settings.dt_ms / 1e3
     until = _until_success(outcome.episodes, seq.episodes if seq else [])
     stale, worst = mean(outcome.staleness), quantile(outcome.staleness, 0.99)
     return {
@@ -42,19 +43,21 @@ def _row(
         "successes": outcome.successes,
         **(_NOTHING if contender.name == BASELINE else _difference(outcome, seq)),
         "frame_ms": frame_ms,
-        "chunks_per_s": outcome.chunks / (outcome.steps * settings.dt_ms / 1e3),
+        "chunks_per_s": outcome.chunks / seconds if seconds else None,
         "staleness_ms_mean": None if stale is None else stale * settings.dt_ms,
         "staleness_ms_p99": None if worst is None else worst * settings.dt_ms,
         **{f"context_age_ms_{i}": age_ns / 1e6 / outcome.chunks for i, age_ns in enumerate(outcome.age_ns)},
         **until,
-        "hold_share": sum(episode.holds for episode in outcome.episodes) / outcome.steps,
+        "hold_share": sum(episode.holds for episode in outcome.episodes) / outcome.steps if seconds else None,
         "refused": sum(episode.refused for episode in outcome.episodes),
+        "lost": len(outcome.lost),
     }
 
 
 def _difference(outcome: ModeResult, seq: ModeResult | None) -> dict[str, float | None]:
-    """Success minus that of seq, paired by seed, with its 95 % interval."""
-    found = (None, None, None) if seq is None else paired_by_seed(outcome.won, seq.won)
+    """Success minus that of seq, paired by seed, with its 95 % interval. A seed that one has lost is no pair."""
+    won = {} if seq is None else {seed: success for seed, success in outcome.won.items() if seed in seq.won}
+    found = paired_by_seed(won, seq.won) if seq and won else (None, None, None)
     return dict(zip(_NOTHING, found, strict=True))
 
 
@@ -87,8 +90,7 @@ def summary(made: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     found: dict[str, float] = {}
     for row in made:
         name = f"{row['mode'].replace('-', '_')}_{row['clock']}"
-        found[f"success_{name}"] = row["success"]
-        found[f"chunks_per_s_{name}"] = row["chunks_per_s"]
+        found |= {f"{figure}_{name}": row[figure] for figure in ("success", "chunks_per_s") if row[figure] is not None}
         if row["diff"] is not None and row["mode"] != BASELINE:
             found[f"{name}_minus_seq"], found[f"{name}_minus_seq_low"] = row["diff"], row["diff_low"]
     return found

@@ -16,7 +16,7 @@ from auras_ros.evaluate.outcome import EpisodeRecord
 from auras_ros.evaluate.seams import Seams, SeamWatch
 from auras_ros.observation import Assembler, Observation, ObservationFault
 from auras_ros.policies.checkpoint import Checkpoint
-from auras_ros.sim.world import World
+from auras_ros.sim.world import World, WorldLostError
 from auras_ros.sim.worlds import find
 
 LATE = frozenset({ChunkRefusal.PAST, ChunkRefusal.TOO_OLD, ChunkRefusal.OUT_OF_ORDER})  # refusals of a slow schedule
@@ -60,47 +60,77 @@ class Task:
 
 
 class EpisodeRunner:
-    """See the module's docstring. plain: a chunk runs from its index 0 whenever it comes (par, as in the paper). seams:
-    optional counter of this episode's seams."""
+    """See the module's docstring. world: reset to the seed. plain: a chunk runs from its index 0 whenever it comes
+    (par, as in the paper). seams: optional counter of this episode's seams.
+
+    An episode whose world is lost is over, with the reason in its record.
+    """
 
     def __init__(
         self,
         checkpoint: Checkpoint,
         task: Task,
         seed: int,
+        world: World,
         plain: bool,
         now_ns: int,
         seams: Seams | None = None,
     ) -> None:
         contract, dt_ms = checkpoint.contract, checkpoint.contract.dt_ms
-        self.seed, self._task, self._plain, self._world = seed, task, plain, task.world()
-        names, step_ms = tuple(each.name for each in self._world.channels), self._world.control_dt_ms
-        self._low, self._high = np.array([(each.low, each.high) for each in self._world.channels]).T
+        self.seed, self._task, self._plain, self.world = seed, task, plain, world
+        names, step_ms = tuple(each.name for each in self.world.channels), self.world.control_dt_ms
+        self._low, self._high = np.array([(each.low, each.high) for each in self.world.channels]).T
         require(contract.names == names, f"the world's channels are {names}, the policy's {contract.names}")
         require(dt_ms == step_ms, f"the world's step is {step_ms} ms, the policy's {dt_ms}")
+        seen, wanted = [each.name for each in self.world.cameras], [each.name for each in checkpoint.spec.cameras]
+        require(
+            set(wanted) <= set(seen), f"the world's cameras are {', '.join(seen)}, the policy's {', '.join(wanted)}"
+        )
         self._dt_ns = contract.dt_ns
         self._assembler = Assembler(checkpoint.spec, dt_ms, dt_ms, 0.0)
         self._stream = task.stream(contract, checkpoint.horizon * dt_ms)
         span_ns, tick_ns = checkpoint.horizon * contract.dt_ns, self._stream.tick_ns
         self._watch = None if seams is None else SeamWatch(contract, tick_ns, span_ns, seams)
         self._next_tick_ns = now_ns
-        self._world.reset(seed)
-        state = self._world.state()
-        verdict = self._stream.arm(now_ns, [state.get(name, np.nan) for name in names])
-        require(verdict.ok, f"seed {seed}: arming refused: {verdict.detail}")
         self.episode = EpisodeRecord(seed, False, 0)
         self._started = not task.waits
+        try:
+            state = self.world.state()
+        except WorldLostError as error:
+            self._lose(error)
+            return
+        joints = () if checkpoint.spec.state is None else checkpoint.spec.state.names
+        missing = ", ".join(name for name in joints if name not in state)
+        require(not missing, f"the world's state has no {missing}, which the policy sees; it has {', '.join(state)}")
+        verdict = self._stream.arm(now_ns, [state.get(name, np.nan) for name in names])
+        require(verdict.ok, f"seed {seed}: arming refused: {verdict.detail}")
 
     @property
     def done(self) -> bool:
-        return self.episode.success or self.episode.steps >= self._task.max_steps
+        ended = self.episode.ended or self.episode.lost
+        return self.episode.success or bool(ended) or self.episode.steps >= self._task.max_steps
+
+    @property
+    def instruction(self) -> str:
+        """What the policy is to do now; empty if it is not told, or its world is lost."""
+        try:
+            return self.world.instruction
+        except WorldLostError as error:
+            self._lose(error)
+            return ""
 
     def observe(self, now_ns: int, image: bool) -> None:
         """Put what sensors see now. `image=False` skips rendering when no frame will use it."""
-        state = self._world.state()
+        try:
+            self._observe(now_ns, image)
+        except WorldLostError as error:
+            self._lose(error)
+
+    def _observe(self, now_ns: int, image: bool) -> None:
+        state = self.world.state()
         faults = [self._assembler.put_state(tuple(state), np.array(list(state.values())), now_ns, now_ns)]
         for camera in self._assembler.spec.cameras if image else ():
-            frame = self._world.image(camera.name, camera.height, camera.width)
+            frame = self.world.image(camera.name, camera.height, camera.width)
             faults.append(self._assembler.put_image(camera.name, frame, now_ns, now_ns))
         for fault in faults:
             require(fault is None, str(fault))
@@ -135,11 +165,16 @@ class EpisodeRunner:
         command = self._command(now_ns)
         if not self._started:
             return None
-        outcome = self._world.step(np.clip(command.values, self._low, self._high))
+        try:
+            outcome = self.world.step(np.clip(command.values, self._low, self._high))
+        except WorldLostError as error:
+            self._lose(error)
+            return None
         held = command.provenance is None
         self.episode = replace(
             self.episode,
             success=outcome.success,
+            ended=outcome.ended,
             steps=self.episode.steps + 1,
             frames=frames,
             holds=self.episode.holds + int(held),
@@ -148,6 +183,9 @@ class EpisodeRunner:
         if command.provenance is None:
             return None
         return (now_ns - command.provenance.origin_stamp_ns) // self._dt_ns
+
+    def _lose(self, error: WorldLostError) -> None:
+        self.episode = replace(self.episode, lost=str(error))
 
     def _tick_before(self, now_ns: int) -> None:
         """Run the ticks that were due before now, at the times at which they were due. That is exact, because only

@@ -17,6 +17,7 @@ from torch import Tensor
 from auras_ros.evaluate.episode_runner import EpisodeRunner, LockstepError, Task
 from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.seams import Seams
+from auras_ros.evaluate.world_pool import WorldPool
 from auras_ros.loading.pipeline import to_latched
 from auras_ros.pipeline.noise import noise_tape
 from auras_ros.pipeline.request import Emission, Identity, Latched, to_chunk
@@ -30,7 +31,8 @@ _IDENTITY = Identity()
 
 class EpisodeRunners:
     """One runner for each seed. frames: the executor's frames so far, without those that only perceive. finished:
-    episodes that are over, in the order in which they ended. seams: optional counter of all runners' seams."""
+    episodes that are over, in the order in which they ended. seams: optional counter of all runners' seams. worlds:
+    where theirs come from and go back to."""
 
     def __init__(
         self,
@@ -40,22 +42,36 @@ class EpisodeRunners:
         plain: bool,
         start_ns: int,
         seams: Seams | None = None,
+        worlds: WorldPool | None = None,
     ) -> None:
         if not 1 <= task.max_steps <= REQUESTS_PER_EPISODE:
             raise ValueError(f"max_steps must be in [1, {REQUESTS_PER_EPISODE}], got {task.max_steps}")
         self._checkpoint, self.task = checkpoint, task
         self.dt_ns = checkpoint.contract.dt_ns
         self._reach_ns = checkpoint.spec.history * max(self.dt_ns, checkpoint.spec.dt_ns)
-        self._runners = [EpisodeRunner(checkpoint, task, seed, plain, start_ns, seams) for seed in seeds]
+        self._worlds = WorldPool(task.world) if worlds is None else worlds
+        self._runners = [
+            EpisodeRunner(checkpoint, task, seed, self._worlds.begin(seed), plain, start_ns, seams) for seed in seeds
+        ]
         self.finished: list[EpisodeRecord] = []
         self._outcome = ModeResult()
         self._rows: dict[int, Latched] = {}  # the newest observation of each episode
         self._latched: Latched | None = None
         self.frames = 0
+        for runner in self._runners:
+            self._leave_if_done(runner)
 
     def living(self) -> dict[int, EpisodeRunner]:
         """The runners whose episodes are not over, by their row in the batch."""
         return {row: runner for row, runner in enumerate(self._runners) if not runner.done}
+
+    @property
+    def instruction(self) -> str:
+        """What the policy is to do now; empty if it is not told. Raises LockstepError if the episodes differ."""
+        told = dict.fromkeys(runner.instruction for runner in self.living().values())
+        if len(told) > 1:
+            raise LockstepError(f"episodes of one batch have different instructions ({'; '.join(told)}): --batch 1")
+        return next(iter(told), "")
 
     @property
     def progress(self) -> float:
@@ -79,18 +95,21 @@ class EpisodeRunners:
         image = soonest_ns < now_ns + self._reach_ns
         for runner in self.living().values():
             runner.observe(now_ns, image)
+            self._leave_if_done(runner)
         self._latched = None
 
-    def seen(self, now_ns: int) -> Latched:
+    def seen(self, now_ns: int) -> Latched | None:
         """The newest observation of all episodes, as of now; of a finished one the last that it had. The same object
-        until the next one comes."""
-        if self._latched is None:
-            new = {row: to_latched(runner.latch(now_ns), self._checkpoint) for row, runner in self.living().items()}
+        until the next one comes. None if no episode is left."""
+        living = self.living()
+        if self._latched is None and living:
+            new = {row: to_latched(runner.latch(now_ns), self._checkpoint) for row, runner in living.items()}
             origin, *others = (one.origin for one in new.values())
             if any(other.mono_ns != origin.mono_ns for other in others):
                 raise LockstepError("episodes of one batch saw different instants")
             self._rows |= new
-            every = self._rows.values()
+            unseen = next(iter(new.values()))  # for the row of an episode that was lost before it saw anything
+            every = [self._rows.get(row, unseen) for row in range(len(self._runners))]
             references = [one.origin.reference for one in every if one.origin.reference is not None]
             self._latched = Latched(
                 images=torch.cat([one.images for one in every]),
@@ -115,8 +134,17 @@ class EpisodeRunners:
             age_steps = runner.tick(now_ns, self.frames)
             if age_steps is not None:
                 self._outcome.acted(age_steps)
-            if runner.done:
-                self.finished.append(runner.episode)
+            self._leave_if_done(runner)
+
+    def _leave_if_done(self, runner: EpisodeRunner) -> None:
+        if runner.done:
+            self.finished.append(runner.episode)
+            self._worlds.end(runner.world)
+
+    def close(self) -> None:
+        """Close the worlds of the episodes that are not over; they may be in the middle of a step."""
+        for runner in self.living().values():
+            runner.world.close()
 
 
 Watch = Callable[[EpisodeRunners], None]  # called after each control step

@@ -18,11 +18,14 @@ from auras_ros.evaluate.episode_runners import EpisodeRunners, Watch
 from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.paused import Paused
 from auras_ros.evaluate.seams import Seams
+from auras_ros.evaluate.world_pool import WorldPool
 from auras_ros.loading.pipeline import example
 from auras_ros.pipeline.modes import make_executor
 from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.run_context import RunContext
 from auras_ros.policies.checkpoint import Checkpoint
+from auras_ros.policies.family import LoadedPolicy
+from auras_ros.policies.policy import PromptedPolicy
 
 BATCH = 64
 Timing = Paused | Charged  # how time passes for the world while the executor computes
@@ -37,17 +40,23 @@ def play(
     plain: bool = False,
     watch: Watch = lambda runners: None,
     seams: Seams | None = None,
+    worlds: WorldPool | None = None,
 ) -> ModeResult:
     """Play all seeds as one batch, until the last episode ends. plain: chunks run from index 0 whenever they come.
-    seams: optional counter of the seams of all commands.
+    seams: optional counter of the seams of all commands. worlds: to play in, and to keep for the next call; None makes
+    new ones and closes them. An episode whose world is lost ends with the reason, the others go on.
 
-    Raises LockstepError, PlanError, CheckpointError, and ValueError for invalid settings.
+    A policy with language is told what the world says, also when it says something else in an episode. Raises
+    LockstepError, PlanError, CheckpointError, PromptError, and ValueError for invalid settings.
     """
     torch.set_num_threads(1)  # for small networks, synchronising threads costs far more than they gain
     start_ns = checkpoint.contract.dt_ns
     policy = checkpoint.policy(plan.generation)
     group = list(seeds)
-    runners = EpisodeRunners(checkpoint, task, group, plain, start_ns, seams)
+    pool = WorldPool(task.world) if worlds is None else worlds
+    runners = EpisodeRunners(checkpoint, task, group, plain, start_ns, seams, pool)
+    prompt = _Prompt(checkpoint, policy, runners)
+    prompt.follow()
     if isinstance(timing, Charged):
         plan = timing.paced(plan)
     context = RunContext(
@@ -59,11 +68,39 @@ def play(
         contract=checkpoint.contract,
     )
     executor = make_executor(context)
+
+    def stepped(runners: EpisodeRunners) -> None:
+        if prompt.follow():
+            executor.reset()  # rule 9 of docs/pipeline.md
+        watch(runners)
+
     try:
-        timing.play(executor, runners, start_ns, watch)
+        timing.play(executor, runners, start_ns, stepped)
     finally:
         executor.close()
+        runners.close()
+        if worlds is None:
+            pool.close()
     return runners.outcome()
+
+
+class _Prompt:
+    """The policy's, as the world's instruction is at the moment. A world that says nothing changes no prompt."""
+
+    def __init__(self, checkpoint: Checkpoint, policy: LoadedPolicy, runners: EpisodeRunners) -> None:
+        self._language, self._policy, self._runners = checkpoint.language, policy, runners
+        self._told = ""
+
+    def follow(self) -> bool:
+        """Whether there is another one than before. Raises PromptError if it cannot be used."""
+        if self._language is None or not isinstance(self._policy, PromptedPolicy):
+            return False
+        instruction = self._runners.instruction
+        if instruction in ("", self._told):
+            return False
+        self._policy.set_prompt(torch.tensor(list(self._language.ids(instruction)), dtype=torch.int64))
+        self._told = instruction
+        return True
 
 
 def run_episodes(

@@ -16,7 +16,8 @@ class EpisodeRecord:
 
     steps: control steps to success or to the limit. frames: of the executor, until then. chunks: finished requests.
     holds: steps without an active chunk. refused: chunks that came too late for any of their actions. best: sub-goal ->
-    the largest share of it that was reached.
+    the largest share of it that was reached. ended: why the world ended it without success; empty: it did not. lost:
+    why the world was gone before the end; empty if it was not.
     """
 
     seed: int
@@ -27,6 +28,8 @@ class EpisodeRecord:
     holds: int = 0
     refused: int = 0
     best: Mapping[str, float] = field(default_factory=dict)
+    ended: str = ""
+    lost: str = ""
 
 
 @dataclass
@@ -48,8 +51,13 @@ class ModeResult:
 
     @property
     def won(self) -> dict[int, bool]:
-        """Success by seed."""
-        return {episode.seed: episode.success for episode in self.episodes}
+        """Success by seed, of the episodes that were played to their end."""
+        return {episode.seed: episode.success for episode in self.episodes if not episode.lost}
+
+    @property
+    def lost(self) -> dict[int, str]:
+        """Why, by seed, of the episodes whose world was gone before the end."""
+        return {episode.seed: episode.lost for episode in self.episodes if episode.lost}
 
     @property
     def successes(self) -> int:

@@ -20,7 +20,8 @@ from auras_ros.report.result import Report
 
 @dataclass(frozen=True)
 class EvaluationPart:
-    """Some seeds of an evaluation, in every mode on every clock. partial: it was interrupted, or seeds are missing."""
+    """Some seeds of an evaluation, in every mode on every clock. partial: it was interrupted, or seeds are missing, or
+    episodes have lost their world."""
 
     settings: EvaluationSettings
     outcomes: Mapping[tuple[str, str], ModeResult]
@@ -73,32 +74,39 @@ def merge(parts: Sequence[EvaluationPart]) -> EvaluationPart:
         first.settings.require_same(part.settings)
     outcomes = {key: ModeResult.join([part.outcomes[key] for part in parts]) for key in first.outcomes}
     seeds = next(iter(outcomes.values())).seeds
-    return EvaluationPart(first.settings, outcomes, first.durations, partial=len(seeds) <= seeds[-1] - seeds[0])
+    partial = len(seeds) <= seeds[-1] - seeds[0] or any(outcome.lost for outcome in outcomes.values())
+    return EvaluationPart(first.settings, outcomes, first.durations, partial)
 
 
-def packed(outcome: ModeResult) -> dict[str, str]:
-    """Columns as text, in the order of the seeds: one line of JSON each, where a list would take a line per number."""
+def packed(outcome: ModeResult) -> dict[str, Any]:
+    """Columns as text, in the order of the seeds: one line of JSON each, where a list would take a line per number. And
+    why worlds have ended episodes or were lost, by seed."""
     episodes = outcome.episodes
+    goals = dict.fromkeys(goal for episode in episodes for goal in episode.best)
+    reasons = {why: {str(each.seed): getattr(each, why) for each in episodes if getattr(each, why)} for why in REASONS}
     return {
         "success": "".join("01"[episode.success] for episode in episodes),
         "steps": _words(episode.steps for episode in episodes),
-        **{f"{BEST}{goal}": " ".join(f"{episode.best[goal]:.4f}" for episode in episodes) for goal in episodes[0].best},
+        **{f"{BEST}{goal}": " ".join(f"{each.best.get(goal, 0.0):.4f}" for each in episodes) for goal in goals},
         **{name: _words(getattr(episode, name) for episode in episodes) for name in _COUNTS},
         "staleness_steps": _words(outcome.staleness),
         "context_age_ns": _words(outcome.age_ns),
+        **{why: told for why, told in reasons.items() if told},
     }
 
 
 _COUNTS = ("frames", "chunks", "holds", "refused")
 BEST = "best_"  # and the name of a sub-goal
+REASONS = ("ended", "lost")
 
 
-def unpacked(seeds: Sequence[int], raw: Mapping[str, str]) -> ModeResult:
+def unpacked(seeds: Sequence[int], raw: Mapping[str, Any]) -> ModeResult:
     """The columns of `packed`, in the order of EpisodeRecord's fields."""
     won, counts = (bit == "1" for bit in raw["success"]), [_numbers(raw[name]) for name in _COUNTS]
     goals = {name.removeprefix(BEST): map(float, raw[name].split()) for name in raw if name.startswith(BEST)}
     best = [dict(zip(goals, shares, strict=True)) for shares in zip(*goals.values(), strict=True)] or [{}] * len(seeds)
-    columns = zip(seeds, won, _numbers(raw["steps"]), *counts, best, strict=True)
+    reasons = [[raw.get(why, {}).get(str(seed), "") for seed in seeds] for why in REASONS]
+    columns = zip(seeds, won, _numbers(raw["steps"]), *counts, best, *reasons, strict=True)
     episodes = [EpisodeRecord(*column) for column in columns]
     return ModeResult(episodes, _numbers(raw["staleness_steps"]), _numbers(raw["context_age_ns"]))
 

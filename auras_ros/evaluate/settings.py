@@ -19,6 +19,7 @@ from auras_ros.sim.worlds import find
 CLOCKS = ("paused", "charged")
 PLAIN, ALIGNED = "par", "par-aligned"
 MAX_DURATION_S = 60.0
+PROCESSES = 8  # worlds at a time where each is a process: that of a simulator which draws takes up to a gigabyte
 
 
 class SettingsError(ValueError):
@@ -157,6 +158,14 @@ def find_sim(text: str) -> Sim:
         return find(text)
     except ValueError as error:
         raise SettingsError(str(error)) from error
+
+
+def batch_of(sim: str, given: int | None, most: int) -> int:
+    """How many episodes are stepped together: as given, else `most`, and fewer of worlds in processes of their own.
+    Raises SettingsError."""
+    if given is not None and given < 1:
+        raise SettingsError(f"batch: must be at least 1, got {given}")
+    return given or (most if find_sim(sim).environment is None else min(most, PROCESSES))
 
 
 def check_seeds(seeds: range) -> None:

@@ -66,13 +66,14 @@ def draw(rows: Sequence[Row], title: str, path: Path) -> None:
             line[0].set_ylabel(f"{clock} clock", fontsize=10)
 
 
-def _success(axes: Any, rows: Sequence[Row]) -> None:
+def _success(axes: Any, every: Sequence[Row]) -> None:
+    rows = [row for row in every if row["success"] is not None]
     modes, shares = [row["mode"] for row in rows], [row["success"] for row in rows]
     colours = [COLOURS[mode] for mode in modes]
     axes.bar(modes, shares, 0.6, color=colours, yerr=whiskers(rows, "success"), capsize=4)
     for i, row in enumerate(rows):
         axes.text(i, row["high"] + 0.02, f"{row['success']:.1%}", ha="center", fontsize=8)
-    axes.set(title=f"success, 95 % Wilson, n = {rows[0]['episodes']}", ylim=(0, 1.12))
+    axes.set(title=f"success, 95 % Wilson, n = {every[0]['episodes']}", ylim=(0, 1.12))
 
 
 def _difference(axes: Any, rows: Sequence[Row]) -> None:

@@ -49,7 +49,10 @@ def wilson(successes: int, trials: int, z: float = Z_95) -> tuple[float, float]:
 
 
 def success_fields(won: Collection[bool]) -> dict[str, Any]:
-    """The fields of a row: the share of episodes that succeeded, their number, and the share's 95 % interval."""
+    """The fields of a row: the share of episodes that succeeded, their number, and the share's 95 % interval; None for
+    those of no episode."""
+    if not won:
+        return {"success": None, "episodes": 0, "low": None, "high": None}
     low, high = wilson(sum(won), len(won))
     return {"success": sum(won) / len(won), "episodes": len(won), "low": low, "high": high}
 

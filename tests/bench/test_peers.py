@@ -18,9 +18,10 @@ from typing import Any
 import pytest
 import torch
 
+from auras_ros import own_environment
 from auras_ros.bench.peers import command, environment
 from auras_ros.bench.peers.contest import RateSource, rows, summary
-from auras_ros.bench.peers.environment import DONE, SetupError, commands, setup
+from auras_ros.bench.peers.environment import commands, setup
 from auras_ros.bench.peers.lerobot_shapes import SHAPES, robot_of
 from auras_ros.cli import main as cli
 from auras_ros.device.precision import full_float32
@@ -29,6 +30,7 @@ from auras_ros.measure.compare import Job
 from auras_ros.measure.minutes import CUT, OVER, Ends, OverError
 from auras_ros.measure.rounds import Rounds
 from auras_ros.measure.window import Length
+from auras_ros.own_environment import DONE, SetupError
 from auras_ros.report.result import Report
 
 OPTIONS = argparse.Namespace(seed=0, rounds=6, length=Length(1, 0.0, 600.0))
@@ -250,7 +252,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
             Path(step[-1]).mkdir(exist_ok=True)
             (Path(step[-1]) / "pyvenv.cfg").touch()
 
-    monkeypatch.setattr(environment, "_run", run)
+    monkeypatch.setattr(own_environment, "run", run)
     return made
 
 
@@ -266,14 +268,14 @@ def test_it_is_made_once(tmp_path: Path, ran: list[list[str]], monkeypatch: pyte
 
 def test_half_of_one_is_gone_on_with(tmp_path: Path, ran: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     """pip without a network: the next time all commands are run again."""
-    whole = environment._run
+    whole = own_environment.run
 
     def run(step: list[str]) -> None:
         whole(step)
         if "--no-deps" in step and len(ran) == 3:
             raise SetupError("no network")
 
-    monkeypatch.setattr(environment, "_run", run)
+    monkeypatch.setattr(own_environment, "run", run)
     with pytest.raises(SetupError):
         setup(tmp_path / "lerobot", lambda text: None)
     assert not (tmp_path / "lerobot" / DONE).exists()

@@ -23,8 +23,7 @@ from typing import Any
 
 import pytest
 
-from auras_ros.bench.peers import environment as peers_environment
-from auras_ros.bench.peers.environment import SetupError
+from auras_ros import own_environment
 from auras_ros.bench.peers.process import PeerError
 from auras_ros.bench.peers_vlm import command, environment, finish_environment
 from auras_ros.bench.peers_vlm.client import Load, at_times, closed_loop
@@ -39,6 +38,7 @@ from auras_ros.bench.peers_vlm.workload import Shape, arrivals, bodies
 from auras_ros.cli import main as cli
 from auras_ros.measure.minutes import Ends
 from auras_ros.measure.window import Length
+from auras_ros.own_environment import SetupError
 from auras_ros.report.result import Report
 from tests.bench.fake_openai import Behaviour, fake_server
 
@@ -446,7 +446,7 @@ def test_the_commands_of_the_environment() -> None:
 def test_the_environment_of_another_checkout_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was made again, over itself, by whoever had the package somewhere else."""
     ran: list[Sequence[str]] = []
-    monkeypatch.setattr(peers_environment, "_run", ran.append)
+    monkeypatch.setattr(own_environment, "run", ran.append)
     environment.setup(tmp_path / "env", lambda text: None)
     monkeypatch.setattr(environment, "FINISH", Path("/elsewhere") / environment.FINISH.name)
     environment.setup(tmp_path / "env", lambda text: None)

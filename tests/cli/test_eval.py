@@ -154,9 +154,9 @@ def test_with_a_work_file_every_run_that_was_over_is_kept_and_it_goes_on(
     played: list[list[int]] = []
     right = campaign.play
 
-    def counted(checkpoint: Any, plan: Any, seeds: list[int], *rest: Any) -> Any:
+    def counted(checkpoint: Any, plan: Any, seeds: list[int], *rest: Any, **more: Any) -> Any:
         played.append(list(seeds))
-        return right(checkpoint, plan, seeds, *rest)
+        return right(checkpoint, plan, seeds, *rest, **more)
 
     monkeypatch.setattr(campaign, "play", counted)
     assert run(folder, *given, "--json", report) == 0
@@ -268,7 +268,7 @@ def test_a_chunk_that_cannot_be_shortened_is_refused(folder: Path, capsys: pytes
         (["--sim", "kitchen"], "sim 'kitchen' is not known"),
         (["--plan", "quick,stages=3"], "plan: 'stages=3'"),
         (["--plan", "quick,pp_generation=3,pp_generation=5"], "plan: pp_generation: given twice"),
-        (["--episodes", "0"], "--episodes and --batch must be at least 1"),
+        (["--episodes", "0"], "--episodes must be at least 1"),
         (["--seed", "-1"], "--seed must not be negative"),
         (["--durations", "seq=0.3"], "durations: dec/perceive is missing"),
         (["--durations", "fast=0.3"], "durations: no 'fast'"),
@@ -373,9 +373,9 @@ def test_there_are_several_groups_unless_asked_otherwise(folder: Path, monkeypat
     sizes: list[int] = []
     play = campaign.play
 
-    def noting(checkpoint: Any, plan: Any, seeds: list[int], *more: Any) -> Any:
+    def noting(checkpoint: Any, plan: Any, seeds: list[int], *rest: Any, **more: Any) -> Any:
         sizes.append(len(seeds))
-        return play(checkpoint, plan, seeds, *more)
+        return play(checkpoint, plan, seeds, *rest, **more)
 
     monkeypatch.setattr(campaign, "play", noting)
     small = [*SMALL[:4], "--max-steps", "1", "--clock", "paused", "--modes", "seq"]

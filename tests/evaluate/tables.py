@@ -36,13 +36,13 @@ class Recorder(PushTWorld):
     def __init__(self, wins: dict[int, int], **options: Any) -> None:
         super().__init__(**options)
         self.wins = wins
-        self.actions: list[NDArray[np.float64]] = []
-        self.agents: list[NDArray[np.float64]] = []
-        self.images = 0
 
     def reset(self, seed: int) -> None:
         super().reset(seed)
         self.seed = seed
+        self.actions: list[NDArray[np.float64]] = []
+        self.agents: list[NDArray[np.float64]] = []
+        self.images = 0
 
     def step(self, action: NDArray[np.float64]) -> StepResult:
         self.agents.append(self.agent)
@@ -90,7 +90,7 @@ def tiny_checkpoint(**changes: Any) -> Checkpoint:
 
 def scripted_checkpoint(**changes: Any) -> Any:
     """What lockstep asks of a checkpoint, without a network."""
-    given = {"spec": export.observation_spec(), "contract": export.contract(), "horizon": HORIZON}
+    given = {"spec": export.observation_spec(), "contract": export.contract(), "horizon": HORIZON, "language": None}
     policy = SimpleNamespace(noise_shape=(3,), steps=2)
     shape = SimpleNamespace(example=lambda batch, random: (torch.zeros(batch), torch.zeros(batch)))
     trained = SimpleNamespace(architecture=shape)

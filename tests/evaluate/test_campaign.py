@@ -47,7 +47,7 @@ class Interrupted:
         monkeypatch.setattr(module, "play", self)
 
     def __call__(
-        self, checkpoint: Any, plan: Any, seeds: Any, task: Any, timing: Any, plain: bool, watch: Any
+        self, checkpoint: Any, plan: Any, seeds: Any, task: Any, timing: Any, plain: bool, watch: Any, worlds: Any
     ) -> ModeResult:
         self.calls.append((timing.name, plan.mode, plain, list(seeds)))
         if len(self.calls) == self._call:

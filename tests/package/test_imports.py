@@ -27,6 +27,7 @@ TOOLS = {
     "exit_status",
     "heap",
     "output",
+    "own_environment",
     "parameter_file",
     "parameters",
     "registry",

@@ -106,6 +106,18 @@ def test_without_new_actions_the_world_goes_on_and_each_late_step_is_counted() -
     assert table.game.status.timeouts == 3
 
 
+def test_a_paused_world_takes_a_step_for_each_action_and_waits_for_the_next() -> None:
+    table = Table(paused=True)
+    for steps in (1, 2):
+        table.offer(HERE)
+        table.tick(20)
+        assert table.game.status.step == steps
+    assert table.game.status.timeouts == 0
+    table.game.reset()
+    table.tick(3)
+    assert (table.game.status.step, table.game.status.waiting) == (0, True)
+
+
 def test_an_episode_ends_at_its_last_step_and_the_next_seed_follows_after_a_second() -> None:
     table = Table(seed=7, max_steps=4)
     table.tick()

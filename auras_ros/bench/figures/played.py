@@ -80,7 +80,7 @@ class FigureCampaign:
         torch.set_num_threads(1)
         _checked(options)
         if options.episodes:
-            find_sim(options.sim).world.check()
+            find_sim(options.sim).check()
         self.checkpoint, self.base = load(resources.checkpoint(options.checkpoint)), parse_plan(options.plan)
         self.policy = self.checkpoint.policy(self.base.generation)
         self.points = list(points(self.policy, self.base))

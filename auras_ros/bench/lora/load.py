@@ -29,7 +29,6 @@ from auras_ros.bench.lora.adapter_folders import write_adapters
 from auras_ros.bench.lora.load_show import draw, table
 from auras_ros.bench.lora.trace import LoraTrace
 from auras_ros.bench.options import bench_parser, check_least, listed, refusing
-from auras_ros.bench.peers.environment import SetupError
 from auras_ros.bench.peers_vlm import environment
 from auras_ros.bench.peers_vlm.command import add_contest, check_contest, model_folder
 from auras_ros.bench.peers_vlm.contest import CLOSED, POISSON, ModelWindows, PeersContest, Window
@@ -41,6 +40,7 @@ from auras_ros.bench.peers_vlm.stream import StreamedAnswer
 from auras_ros.bench.peers_vlm.workload import Shape
 from auras_ros.measure.cores import on_cores
 from auras_ros.measure.minutes import Ends, MeasureStep, run_parts
+from auras_ros.own_environment import SetupError
 from auras_ros.report.result import Report, Say, key
 from auras_ros.report.statistics import student
 from auras_ros.report.table import grouped_by

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from auras_ros.bench.options import bench_parser, listed, refusing
-from auras_ros.bench.peers.environment import SetupError
 from auras_ros.bench.peers_vlm import environment
 from auras_ros.bench.peers_vlm.command import add_contest, check_contest, model_folder
 from auras_ros.bench.peers_vlm.contest import POISSON, ModelWindows, PeersContest, Window
@@ -34,6 +33,7 @@ from auras_ros.engine.schedulers import make_scheduler
 from auras_ros.engine.simulation import Arrival, simulate
 from auras_ros.measure.cores import on_cores, words
 from auras_ros.measure.minutes import Ends, MeasureStep, run_parts
+from auras_ros.own_environment import SetupError
 from auras_ros.report.result import Report, Say, key
 from auras_ros.report.table import Column, grouped_by, in_columns
 

@@ -36,6 +36,7 @@ from auras_ros.measure.compare import Job
 from auras_ros.measure.cores import available, on_cores
 from auras_ros.measure.minutes import MeasureStep, run_parts
 from auras_ros.measure.window import Length
+from auras_ros.own_environment import SetupError
 from auras_ros.pipeline.plan import MAX_STAGES, PlanError
 from auras_ros.report.result import Report, Say
 
@@ -94,7 +95,7 @@ def _python(parser: argparse.ArgumentParser, options: argparse.Namespace, progre
     """The Python of LeRobot's environment; None if none was given."""
     python: Path | None = options.lerobot_python
     if options.setup is not None:
-        with refusing(parser, environment.SetupError):
+        with refusing(parser, SetupError):
             python = environment.setup(options.setup, progress)
     elif python is not None and not (python.is_file() and os.access(python, os.X_OK)):
         parser.error(f"--lerobot-python: {python} is not a program")

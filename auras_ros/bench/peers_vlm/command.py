@@ -22,7 +22,6 @@ from auras_ros.bench.options import (
     listed,
     refusing,
 )
-from auras_ros.bench.peers.environment import DONE, SetupError
 from auras_ros.bench.peers.process import PeerError
 from auras_ros.bench.peers_vlm import environment
 from auras_ros.bench.peers_vlm.contest import ModelWindows, PeersContest
@@ -34,6 +33,7 @@ from auras_ros.bench.peers_vlm.workload import Shape
 from auras_ros.measure.cores import available, on_cores
 from auras_ros.measure.minutes import Ends, MeasureStep, run_parts
 from auras_ros.measure.window import Length
+from auras_ros.own_environment import DONE, SetupError
 from auras_ros.report.result import Report, Say
 
 __all__ = ["draw", "run", "table"]

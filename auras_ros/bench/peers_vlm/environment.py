@@ -11,9 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from auras_ros.bench.peers import environment
-from auras_ros.bench.peers.environment import OwnEnvironment, SetupError, python_of
 from auras_ros.bench.peers_vlm.lock import LOCK
+from auras_ros.own_environment import OwnEnvironment, SetupError, make, python_of
 from auras_ros.report.result import Say
 
 BEGUN = "auras-peers-vlm.begun"
@@ -35,7 +34,7 @@ def commands(folder: Path) -> list[list[str]]:
 
 def setup(folder: Path, progress: Say) -> Path:
     """The environment's Python. Makes the environment if it does not exist, in a few minutes. Raises SetupError."""
-    return environment.make(OwnEnvironment("vLLM", folder, commands(folder), BEGUN, PYTHONS), progress)
+    return make(OwnEnvironment("vLLM", folder, commands(folder), BEGUN, PYTHONS), progress)
 
 
 def versions(python: Path) -> dict[str, str]:

@@ -19,10 +19,12 @@ from importlib import metadata
 from importlib.util import find_spec
 
 from auras_ros import __version__, resources
-from auras_ros.cli.command import command_parser
+from auras_ros.cli.command import command_parser, refused_settings
 from auras_ros.cli.doctor import host, machine
 from auras_ros.cli.doctor.finding import Check, Finding, Verdict, note, ok, problem
+from auras_ros.cli.doctor.sim import SimChecks, mend
 from auras_ros.nodes.common import discovery as reach
+from auras_ros.sim.worlds import find
 
 COLUMN = 18  # column of the findings
 PINNED_CYCLONEDDS = "11.0.1"
@@ -39,6 +41,9 @@ EXAMPLE = """
 example
   auras doctor               a table; exit status 1 if the runtime cannot start
   auras doctor --json        the same as JSON
+  auras doctor --sim lift    whether this world can run here; its environment, what it draws with, a picture
+  auras doctor --sim lift --fix        make its environment, in ~/.cache/auras_ros/environments or the folder that
+                                       AURAS_ROS_ENVIRONMENTS names, and as root install what it draws with
 """
 
 
@@ -223,16 +228,27 @@ def table(findings: Sequence[Finding], width: int, column: int = 0) -> str:
 
 
 def run(argv: list[str]) -> int:
-    """Returns 0, or 1 if a problem prevents the runtime from starting."""
+    """Returns 0, or 1 if a problem prevents the runtime from starting, or the world of --sim. Raises SetupError."""
     parser = command_parser("doctor", "Check this machine, and print what to do about problems.", EXAMPLE)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    parser.add_argument("--sim", metavar="SIM", help="check a world in place of the runtime: auras list simulators")
+    parser.add_argument("--fix", action="store_true", help="install what the world of --sim needs, then check it")
     options = parser.parse_args(argv)
+    checks, what = CHECKS, "the runtime can{} start"
+    if options.fix and not options.sim:
+        parser.error("--fix: of which world? --sim NAME")
+    if options.sim:
+        with refused_settings(parser):
+            world = SimChecks(options.sim, find(options.sim))
+        if options.fix:
+            mend(world.sim, lambda line: print(line, file=sys.stderr, flush=True))
+        checks, what = world.checks, f"{options.sim} can{{}} run here"
 
     def say(finding: Finding) -> None:
         if not options.json:  # printed at once: some checks take seconds, and one may hang
             print(table([finding], 110, COLUMN), flush=True)
 
-    findings = examine(CHECKS, say)
+    findings = examine(checks, say)
     problems = sum(each.status is Verdict.PROBLEM for each in findings)
     notes = sum(each.status is Verdict.NOTE for each in findings)
     if options.json:
@@ -240,6 +256,6 @@ def run(argv: list[str]) -> int:
         summary = {"problems": problems, "notes": notes}
         print(json.dumps({"name": "doctor", "version": __version__, "rows": rows, "summary": summary}, indent=1))
     else:
-        verdict = "the runtime cannot start" if problems else "the runtime can start"
+        verdict = what.format("not" if problems else "")
         print(f"\nauras_ros {__version__}: {problems} problem(s), {notes} note(s); {verdict}")
     return 1 if problems else 0

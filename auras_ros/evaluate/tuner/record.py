@@ -35,7 +35,8 @@ class Timed:
 @dataclass
 class Played:
     """Episodes of one plan by seed: success, and sums over all of them. charged_s: the frame time that they were
-    charged. seams: statistics of their seams; empty if these were not counted."""
+    charged. seams: statistics of their seams; empty if these were not counted. lost: why, of those that have lost their
+    world; the file does not have them, so that they are played again when the search is continued."""
 
     charged_s: float
     success: dict[int, bool] = field(default_factory=dict)
@@ -44,9 +45,11 @@ class Played:
     acted: int = 0
     staleness_steps: int = 0
     seams: Seams = field(default_factory=Seams)
+    lost: dict[int, str] = field(default_factory=dict, init=False)
 
     def add(self, outcome: ModeResult) -> None:
         self.success |= outcome.won
+        self.lost |= outcome.lost
         self.steps += outcome.steps
         self.holds += sum(episode.holds for episode in outcome.episodes)
         self.acted += sum(outcome.staleness)
@@ -55,7 +58,7 @@ class Played:
     def figures(self, dt_ms: float) -> dict[str, Any]:
         """The fields of a row. dt_ms: of a control step; staleness_ms: the mean of all actions, None without any."""
         stale_ms = self.staleness_steps / self.acted * dt_ms if self.acted else None
-        return {"hold_share": self.holds / self.steps, "staleness_ms": stale_ms}
+        return {"hold_share": self.holds / self.steps if self.steps else None, "staleness_ms": stale_ms}
 
 
 @dataclass
@@ -68,8 +71,9 @@ class EpisodeStore:
     played: dict[str, Played] = field(default_factory=dict)
 
     def missing(self, plan: str, seeds: Sequence[int]) -> list[int]:
-        """The seeds on which this plan was not played yet."""
-        return [seed for seed in seeds if plan not in self.played or seed not in self.played[plan].success]
+        """The seeds on which this plan was not played yet, nor lost its world since."""
+        played = self.played.get(plan, Played(0.0))
+        return [seed for seed in seeds if seed not in played.success and seed not in played.lost]
 
     def save(self) -> None:
         """Write the file atomically."""
@@ -98,7 +102,7 @@ def _contents(raw: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Timed],
 def _packed(played: Played) -> dict[str, Any]:
     seeds = sorted(played.success)
     bits = "".join("01"[played.success[seed]] for seed in seeds)
-    rest = {name: value for name, value in vars(played).items() if name not in ("success", "seams")}
+    rest = {name: value for name, value in vars(played).items() if name not in ("success", "seams", "lost")}
     seams = {"seams": played.seams.to_dict()} if played.seams.count else {}
     return {"seeds": " ".join(map(str, seeds)), "success": bits, **rest, **seams}
 

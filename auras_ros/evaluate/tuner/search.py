@@ -111,6 +111,11 @@ class Search:
                 unconfirmed = INTERRUPTED
         return SearchResult(self.candidates(), chosen, confirmed, partial, unconfirmed, self.trials.seq())
 
+    @property
+    def lost(self) -> list[tuple[str, int, str]]:
+        """The episodes that have lost their world: plan, seed, and why."""
+        return [*self.trials.lost, *self._fresh.lost]
+
     def time(self, plans: Sequence[Plan]) -> list[Plan]:
         """Time the plans. Returns those that are worth playing."""
         self._seen |= {str(plan): plan for plan in plans}
@@ -131,9 +136,9 @@ class Search:
 
     def _finished(self, one: Candidate) -> Candidate:
         """Marks plans that successive halving dropped."""
-        if one.refused or one.episodes >= self.effort.episodes:
+        if one.refused or one.tried >= self.effort.episodes:
             return one
-        return replace(one, refused="not played" if not one.episodes else f"dropped after {one.episodes} episodes")
+        return replace(one, refused="not played" if not one.tried else f"dropped after {one.episodes} episodes")
 
     def choose(self) -> Candidate | None:
         """The best of the plans that were played to the end and meet the requirements."""
@@ -167,7 +172,7 @@ def halving(search: Search) -> None:
 def merit(one: Candidate) -> tuple[bool, int, float, float]:
     """Sort key; better plans sort later: played at all, on more seeds, with more success, faster. All plans use the
     same seeds in the same order, so only dropped or interrupted plans have fewer."""
-    return (not one.refused, one.episodes, -1.0 if one.success is None else one.success, one.rate_hz)
+    return (not one.refused, one.tried, -1.0 if one.success is None else one.success, one.rate_hz)
 
 
 def pareto(candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -18,6 +18,7 @@ from auras_ros.evaluate.lockstep import Timing, grouped, play
 from auras_ros.evaluate.paused import Paused
 from auras_ros.evaluate.tuner.record import EpisodeStore, Played, Timed
 from auras_ros.evaluate.tuner.requirements import Requirements
+from auras_ros.evaluate.world_pool import WorldPool
 from auras_ros.measure.durations import FrameDuration, measure_durations, refusal
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.checkpoint import Checkpoint
@@ -34,7 +35,7 @@ class Candidate:
 
     rate_hz: chunks per second; speedup: over seq's. oldest_ms: age of an action when the next chunk takes over. success
     and the following fields: on `episodes` seeds, with the difference from seq and its 95 % interval; None before it
-    was played.
+    was played. lost: seeds beside these whose world was lost.
     """
 
     plan: Plan
@@ -51,6 +52,12 @@ class Candidate:
     above_high: float | None = None
     staleness_ms: float | None = None
     hold_share: float | None = None
+    lost: int = 0
+
+    @property
+    def tried(self) -> int:
+        """Seeds that it was played on, to the end or not."""
+        return self.episodes + self.lost
 
     def row(self) -> dict[str, Any]:
         """Flat, for the report."""
@@ -94,6 +101,7 @@ class Trials:
     ) -> None:
         self.checkpoint, self.settings, self._record, self._say = checkpoint, settings, record, say
         self._seq = settings.base.as_mode(SEQ)
+        self._worlds = WorldPool(settings.task.world)
 
     def time(self, plans: Sequence[Plan]) -> None:
         """Time the plans that were not timed yet, a few at a time beside seq."""
@@ -149,7 +157,7 @@ class Trials:
                 self._say(f"{name}: {len(episode_runners.finished)} of {len(group)} episodes over")  # noqa: B023
 
             plain = settings.plain and name != SEQ
-            outcome = play(self.checkpoint, plan, group, settings.task, timing, plain, watch)
+            outcome = play(self.checkpoint, plan, group, settings.task, timing, plain, watch, worlds=self._worlds)
             self._record.played.setdefault(name, Played(charged_s)).add(outcome)
             self._record.save()
 
@@ -169,6 +177,11 @@ class Trials:
         refused = refusal(plan, round(charged_s * 1e9), horizon_ns)
         return replace(made, refused=refused or wanted.before_playing(made.rate_hz, self._seq_hz, made.oldest_ms))
 
+    @property
+    def lost(self) -> list[tuple[str, int, str]]:
+        """The episodes that have lost their world: plan, seed, and why."""
+        return [(name, *each) for name, played in self._record.played.items() for each in played.lost.items()]
+
     def seq(self) -> Candidate | None:
         """seq as a candidate: its rate, and its success on all its seeds; None before it was timed."""
         return self._candidate(SEQ, self._seq, self.seq_s, None) if self._record.timed else None
@@ -181,8 +194,10 @@ class Trials:
         if played is None or seq is None:
             return made
         won = {seed: success for seed, success in played.success.items() if seeds is None or seed in seeds}
-        if not won:
+        made = replace(made, lost=sum(seeds is None or seed in seeds for seed in played.lost))
+        paired = {seed: success for seed, success in won.items() if seed not in seq.lost}
+        if not paired:
             return made
-        above_seq, above_low, above_high = paired_by_seed(won, seq.success)
+        above_seq, above_low, above_high = paired_by_seed(paired, seq.success)
         made = replace(made, **success_fields(won.values()), **played.figures(self.checkpoint.contract.dt_ms))
         return replace(made, above_seq=above_seq, above_low=above_low, above_high=above_high)

@@ -32,7 +32,8 @@ class Rules:
 
 @dataclass(frozen=True)
 class WorldStatus:
-    """One control step of the world, as its bridge's `~/status` tells it. sub_goals: shares reached, 0 to 1."""
+    """One control step of the world, as its bridge's `~/status` tells it. sub_goals: shares reached, 0 to 1. lost: why
+    the world before this one was lost; empty if it was not."""
 
     episode: int
     seed: int
@@ -44,6 +45,7 @@ class WorldStatus:
     stamp_ns: int
     mono_ns: int
     action: tuple[float, ...] | None
+    lost: str = ""
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> WorldStatus:
@@ -58,6 +60,7 @@ class WorldStatus:
         if not isinstance(goals, dict):
             raise ValueError(f"status: sub_goals: expected shares by name, got {goals!r}")
         values["sub_goals"] = dict(zip(goals, _numbers("sub_goals", [*goals.values()]), strict=True))
+        values["lost"] = str(raw.get("lost", ""))
         values["action"] = None if action is None else tuple(_numbers("action", action))
         return cls(**values)
 
@@ -69,7 +72,7 @@ def _numbers(name: str, given: Any) -> list[float]:
 
 
 _TYPES: dict[str, Any] = {
-    name: kind for name, kind in get_type_hints(WorldStatus).items() if name not in ("sub_goals", "action")
+    name: kind for name, kind in get_type_hints(WorldStatus).items() if name not in ("sub_goals", "action", "lost")
 }
 
 

@@ -132,7 +132,7 @@ class Referee:
         elif self.phase is RefereePhase.PLAYING:
             went_back = before is not None and status.step < before.step
             if (status.episode, status.seed) != (self._number, self._attempt.seed) or went_back:
-                self._spoil("the table was reset by somebody else", now_ns)
+                self._spoil(status.lost or "the table was reset by somebody else", now_ns)
             else:
                 self._watch(status, now_ns)
 

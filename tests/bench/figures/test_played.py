@@ -73,6 +73,7 @@ class World:
         timing: Charged | Paused,
         plain: bool,
         watch: object,
+        worlds: object,
     ) -> ModeResult:
         outcome = ModeResult()
         for seed in seeds:
@@ -192,10 +193,10 @@ def test_a_point_that_fails_is_named_and_the_others_are_played(
     """It ended the bench, with nothing written."""
     right = world.play
 
-    def broken(checkpoint: Checkpoint, plan: Plan, *given: Any) -> ModeResult:
+    def broken(checkpoint: Checkpoint, plan: Plan, *given: Any, **more: Any) -> ModeResult:
         if plan.concurrency == 3:
             raise RuntimeError("the simulator ended")
-        return right(checkpoint, plan, *given)
+        return right(checkpoint, plan, *given, **more)
 
     monkeypatch.setattr(trials_module, "play", broken)
     code, report = command(tmp_path, "fig5", *SHORT, "--degree=1,3", "--clock=paused")
@@ -208,9 +209,9 @@ def test_a_point_that_fails_is_named_and_the_others_are_played(
 def test_the_minutes_end_it_with_what_there_is(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     right, now_s = world.play, [0.0]
 
-    def slow(*given: Any) -> ModeResult:
+    def slow(*given: Any, **more: Any) -> ModeResult:
         now_s[0] += 60.0
-        return right(*given)
+        return right(*given, **more)
 
     monkeypatch.setattr(trials_module, "play", slow)
     for module in (played, minutes):

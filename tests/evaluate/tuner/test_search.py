@@ -76,6 +76,7 @@ class World:
         timing: Charged,
         plain: bool,
         watch: object,
+        worlds: object,
     ) -> ModeResult:
         assert not plain
         outcome, name = ModeResult(), str(plan)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -274,6 +275,18 @@ def test_a_table_reset_by_somebody_else_is_void(change: dict[str, int]) -> None:
     assert table.referee.void == ["seed 0: the table was reset by somebody else"]
     assert table.referee.episodes == []
     assert table.referee.phase is RefereePhase.DISARMING
+
+
+def test_a_table_whose_world_was_lost_is_void_with_the_reason() -> None:
+    told = waiting_status()
+    table = Table(Rules(), told)
+    table.start()
+    table.step = 5
+    table.status(0.2)
+    lost = replace(told, episode=table.episode + 1, seed=table.seed + 1, lost="lift: its process was ended by SIGKILL")
+    table.referee.on_status(lost, table.now_ns)
+    assert table.referee.void == ["seed 0: lift: its process was ended by SIGKILL"]
+    assert table.referee.episodes == []
 
 
 def test_rules_name_the_field() -> None:

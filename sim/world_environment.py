@@ -1,0 +1,113 @@
+"""The Python environments of worlds that run as a process: where they are, what is in them, which one is made how.
+
+A world whose simulator needs other versions than ours (robosuite: numpy 1) names one in its `Sim`. Only `auras doctor
+--sim NAME --fix` makes one. Nothing here knows a world.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from auras_ros.own_environment import OwnEnvironment, python_of
+
+PLACE = "AURAS_ROS_ENVIRONMENTS"  # variable: the folder in which they are, in place of the default
+BEGUN = "auras-world.begun"
+
+
+class WorldEnvironmentError(ValueError):
+    """The environment of a world is not there; the message says how it is made."""
+
+
+@dataclass(frozen=True)
+class Renderer:
+    """A library that a simulator may draw with. packages: what has it on Debian and Ubuntu. note: what there is to know
+    about it; empty for the one that is wanted."""
+
+    name: str
+    library: str
+    packages: tuple[str, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class WorldEnvironment:
+    """requirements: every package with its version, as `pip freeze` lists them; no others are installed. renderers:
+    those that the simulator can use, the wanted one first. pythons: the first and last version of Python with these
+    packages. place: of an environment that is elsewhere; without requirements it is used as it is."""
+
+    name: str
+    requirements: tuple[str, ...] = ()
+    renderers: tuple[Renderer, ...] = ()
+    pythons: tuple[tuple[int, int], tuple[int, int]] = ((3, 10), (3, 13))
+    place: Path | None = None
+
+    @property
+    def folder(self) -> Path:
+        return self.place or place() / self.name
+
+    @property
+    def steps(self) -> OwnEnvironment:
+        """How it is made."""
+        install = [str(python_of(self.folder)), "-m", "pip", "install", "--no-deps", *self.requirements]
+        steps = [[sys.executable, "-m", "venv", str(self.folder)], *([install] if self.requirements else [])]
+        return OwnEnvironment(f"the environment '{self.name}'", self.folder, steps, BEGUN, self.pythons)
+
+    @property
+    def made(self) -> bool:
+        return self.steps.made or (not self.requirements and python_of(self.folder).exists())
+
+    def python(self, sim: str) -> Path:
+        """Its Python. sim: for which world. Raises WorldEnvironmentError if it is not made, or for other versions."""
+        if not self.made:
+            how = f"auras doctor --sim {sim} --fix"
+            raise WorldEnvironmentError(f"{sim}: its environment '{self.name}' is not in {self.folder}; make it: {how}")
+        return python_of(self.folder)
+
+
+def place() -> Path:
+    """The folder of all environments."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(os.environ.get(PLACE) or cache / "auras_ros" / "environments").expanduser()
+
+
+OURS = WorldEnvironment("ours", place=Path(sys.prefix))
+"""Our own environment: the world runs as a process all the same, so that a crash ends an episode alone."""
+
+# Those that MuJoCo draws with on a machine without a screen.
+EGL = Renderer("EGL", "libEGL.so.1", ("libegl1", "libegl-mesa0", "libgl1-mesa-dri", "libgles2"))
+OSMESA = Renderer("OSMesa", "libOSMesa.so.8", ("libosmesa6",), "its pictures take ten times as long")
+
+# What robosuite 1.5.2 resolves to with this MuJoCo and numpy, without what its keyboards (pynput) and its controller of
+# whole bodies (mink) need: nothing here loads them, and one of their packages needs a compiler.
+ROBOSUITE = WorldEnvironment(
+    "robosuite",
+    (
+        "robosuite==1.5.2",
+        "mujoco==3.3.7",  # 3.10 and later do not load its models
+        "numpy==1.26.4",
+        "absl-py==2.5.1",
+        "etils==1.15.0",
+        "fsspec==2026.9.0",
+        "glfw==2.11.0",
+        "iniconfig==2.3.1",
+        "llvmlite==0.50.0",
+        "numba==0.68.1",
+        "opencv-python==4.11.0.86",
+        "packaging==26.4",
+        "pillow==13.0.0",
+        "pluggy==1.7.0",
+        "Pygments==2.21.0",
+        "PyOpenGL==3.1.10",
+        "pytest==9.2.0",  # its reading of models imports it
+        "scipy==1.17.1",
+        "termcolor==3.3.0",
+        "tqdm==4.70.1",
+        "typing_extensions==4.16.0",
+        "zipp==4.1.2",
+    ),
+    (EGL, OSMESA),
+    ((3, 11), (3, 12)),
+)

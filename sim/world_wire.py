@@ -1,0 +1,59 @@
+"""The wire between a world's process and whoever plays in it: messages of JSON, with at most one array behind each.
+
+Both ends import this module, the one in the world's own environment: it needs numpy alone. No message is a pickle.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+LENGTH = struct.Struct("<I")
+KINDS = "biuf"  # of an array's numbers
+
+Message = dict[str, Any]
+
+
+def send(link: socket.socket, message: Message, array: NDArray[Any] | None = None) -> None:
+    """Raises OSError if the other end is gone, TimeoutError if it takes nothing within the link's timeout."""
+    if array is not None:
+        message = {**message, "array": [array.dtype.str, array.shape]}
+    text = json.dumps(message).encode()
+    link.sendall(LENGTH.pack(len(text)) + text + (b"" if array is None else array.tobytes()))
+
+
+def receive(link: socket.socket, looks: int = 1) -> tuple[Message, NDArray[Any] | None]:
+    """What `send` sent, in an array that may be written to. looks: so many timeouts of the link in a row end the wait.
+
+    Raises EOFError or OSError if the other end is gone, TimeoutError, and ValueError for what is no message.
+    """
+    (length,) = LENGTH.unpack(_exactly(link, LENGTH.size, looks))
+    message: Message = json.loads(_exactly(link, length, looks))
+    if "array" not in message:
+        return message, None
+    kind, shape = np.dtype(message["array"][0]), tuple(message["array"][1])
+    if kind.kind not in KINDS:
+        raise ValueError(f"an array of {kind}")
+    size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+    return message, np.frombuffer(_exactly(link, size, looks), kind).reshape(shape)
+
+
+def _exactly(link: socket.socket, size: int, looks: int) -> bytearray:
+    data, got, left = bytearray(size), 0, looks
+    while got < size:
+        try:
+            read = link.recv_into(memoryview(data)[got:])
+        except TimeoutError:
+            left -= 1
+            if left == 0:
+                raise
+            continue
+        if read == 0:
+            raise EOFError
+        got, left = got + read, looks
+    return data
