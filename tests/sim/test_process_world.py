@@ -175,6 +175,9 @@ def test_what_may_be_disturbed_is() -> None:
         there.disturb("drift_px", 1.0)
     with pytest.raises(ValueError, match="pusht: things: not JSON"):
         there.disturb("things", "{")
+    with pytest.raises(ValueError, match="pusht: disturb: Object of type object is not JSON serializable"):
+        there.disturb("things", object())
+    assert there.state() == here.state()  # nothing of it was sent
     there.close()
 
 
