@@ -141,7 +141,7 @@ def told(error: Exception) -> dict[str, Any]:
         return {"error": "module", "name": error.name, "text": str(error)}
     if isinstance(error, ValueError):
         return {"error": "value", "text": str(error)}
-    return {"error": "other", "text": f"{type(error).__name__}: {error}"}
+    return {"error": "other", "text": str(error) if type(error) is RuntimeError else f"{type(error).__name__}: {error}"}
 
 
 if __name__ == "__main__":

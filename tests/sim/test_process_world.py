@@ -200,6 +200,7 @@ def test_what_an_instance_declares_and_its_numbers_arrive_as_plain_ones(spy: Any
         ("import no_such_simulator", ModuleNotFoundError, "No module named 'no_such_simulator'"),
         ("raise ValueError('no such arm')", ValueError, "^no such arm$"),
         ("raise KeyError('arm')", RuntimeError, "^KeyError: 'arm'$"),
+        ("raise RuntimeError('no OpenGL')", RuntimeError, "^no OpenGL$"),
     ],
 )
 def test_an_error_of_the_world_is_raised_here(spy: Any, code: str, error: type[Exception], said: str) -> None:
