@@ -32,7 +32,7 @@ from auras_ros.sim.world import (
     WorldCamera,
     WorldLostError,
 )
-from auras_ros.sim.world_wire import Message, receive, send
+from auras_ros.sim.world_wire import Message, encoded, receive
 
 PROGRAM = Path(__file__).with_name("world_process.py")
 LOOK_S = 1.0
@@ -125,7 +125,11 @@ class ProcessWorld(World):
             raise WorldLostError(self._lost)
         looks = looks or ANSWER_LOOKS
         try:
-            send(self._link, {"do": method, **(given or {})}, array)
+            order = encoded({"do": method, **(given or {})}, array)
+        except TypeError as error:
+            raise ValueError(f"{self.name}: {method}: {error}") from None
+        try:
+            self._link.sendall(order)
             told, image = receive(self._link, looks)
         except TimeoutError:
             raise self._loses(method, f"has said nothing for {looks * LOOK_S:g} s") from None
@@ -157,7 +161,10 @@ class ProcessWorld(World):
             status = self._process.wait(ENDING_S)
         except subprocess.TimeoutExpired:
             return "has closed its wire"
-        return f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        names = {each.value: each.name for each in signal.Signals}
+        return (
+            f"ended with status {status}" if status >= 0 else f"was ended by {names.get(-status, f'signal {-status}')}"
+        )
 
     def _said(self) -> list[str]:
         """The last lines of what the process printed."""

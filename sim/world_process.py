@@ -61,24 +61,24 @@ def main(argv: list[str]) -> None:
 
 def serve(link: socket.socket) -> None:
     """Makes the world and answers until the other end is closed. Raises EOFError or OSError then."""
-    from auras_ros.sim.world_wire import receive, send
+    from auras_ros.sim.world_wire import encoded, receive
 
     order, _ = receive(link)
     try:
         world = _made(order)
         declared = _declared(world)
     except Exception as error:  # noqa: BLE001  (raised again by the parent)
-        send(link, told(error))
+        link.sendall(encoded(told(error)))
         return
     try:
-        send(link, declared)
+        link.sendall(encoded(declared))
         while True:
             order, array = receive(link)
             try:
-                answer, image = _answer(world, order, array)
+                answer = encoded(*_answer(world, order, array))
             except Exception as error:  # noqa: BLE001  (raised again by the parent)
-                answer, image = told(error), None
-            send(link, answer, image)
+                answer = encoded(told(error))
+            link.sendall(answer)
     finally:
         world.close()
 
@@ -142,7 +142,7 @@ def told(error: Exception) -> dict[str, Any]:
         return {"error": "module", "name": error.name, "text": str(error)}
     if isinstance(error, ValueError):
         return {"error": "value", "text": str(error)}
-    return {"error": "other", "text": f"{type(error).__name__}: {error}"}
+    return {"error": "other", "text": str(error) if type(error) is RuntimeError else f"{type(error).__name__}: {error}"}
 
 
 if __name__ == "__main__":

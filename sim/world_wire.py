@@ -19,16 +19,16 @@ KINDS = "biuf"  # of an array's numbers
 Message = dict[str, Any]
 
 
-def send(link: socket.socket, message: Message, array: NDArray[Any] | None = None) -> None:
-    """Raises OSError if the other end is gone, TimeoutError if it takes nothing within the link's timeout."""
+def encoded(message: Message, array: NDArray[Any] | None = None) -> bytes:
+    """What is sent of a message. Raises TypeError or ValueError for what JSON does not have."""
     if array is not None:
         message = {**message, "array": [array.dtype.str, array.shape]}
     text = json.dumps(message).encode()
-    link.sendall(LENGTH.pack(len(text)) + text + (b"" if array is None else array.tobytes()))
+    return LENGTH.pack(len(text)) + text + (b"" if array is None else array.tobytes())
 
 
 def receive(link: socket.socket, looks: int = 1) -> tuple[Message, NDArray[Any] | None]:
-    """What `send` sent, in an array that may be written to. looks: so many timeouts of the link in a row end the wait.
+    """What was `encoded`, in an array that may be written to. looks: so many timeouts of the link in a row end it.
 
     Raises EOFError or OSError if the other end is gone, TimeoutError, and ValueError for what is no message.
     """

@@ -8,7 +8,9 @@ runs here exactly as it does on a robot. This module does not depend on modes or
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -22,11 +24,13 @@ from auras_ros.loading.pipeline import to_latched
 from auras_ros.pipeline.noise import noise_tape
 from auras_ros.pipeline.request import Emission, Identity, Latched, to_chunk
 from auras_ros.policies.checkpoint import Checkpoint
+from auras_ros.sim.process_world import ProcessWorld
 
 REQUESTS_PER_EPISODE = 1_000  # each episode has its own stretch of the noise tape, so that seeds are paired
 SEEDS = 2**32 // REQUESTS_PER_EPISODE  # number of seeds that have their own stretch of the noise tape
 NOISE_SEED = 0
 _IDENTITY = Identity()
+T = TypeVar("T")
 
 
 class EpisodeRunners:
@@ -58,6 +62,9 @@ class EpisodeRunners:
         self._rows: dict[int, Latched] = {}  # the newest observation of each episode
         self._latched: Latched | None = None
         self.frames = 0
+        # The seams of all episodes are counted in one place, one after another.
+        processes = seams is None and any(isinstance(runner.world, ProcessWorld) for runner in self._runners)
+        self._threads = ThreadPoolExecutor(len(self._runners), "worlds") if processes else None
         for runner in self._runners:
             self._leave_if_done(runner)
 
@@ -93,8 +100,7 @@ class EpisodeRunners:
     def observe(self, now_ns: int, soonest_ns: int) -> None:
         """Take new sensor values. soonest_ns: no frame begins before; images that no frame can see are not rendered."""
         image = soonest_ns < now_ns + self._reach_ns
-        for runner in self.living().values():
-            runner.observe(now_ns, image)
+        for runner, _ in self._each(lambda runner: runner.observe(now_ns, image)):
             self._leave_if_done(runner)
         self._latched = None
 
@@ -130,11 +136,16 @@ class EpisodeRunners:
 
     def tick(self, now_ns: int) -> None:
         """One control step of all living episodes."""
-        for runner in self.living().values():
-            age_steps = runner.tick(now_ns, self.frames)
+        for runner, age_steps in self._each(lambda runner: runner.tick(now_ns, self.frames)):
             if age_steps is not None:
                 self._outcome.acted(age_steps)
             self._leave_if_done(runner)
+
+    def _each(self, do: Callable[[EpisodeRunner], T]) -> list[tuple[EpisodeRunner, T]]:
+        """For every living runner, in order; where worlds are processes at the same time, so that all of them work."""
+        runners = list(self.living().values())
+        done = map(do, runners) if self._threads is None else self._threads.map(do, runners)
+        return list(zip(runners, done, strict=True))
 
     def _leave_if_done(self, runner: EpisodeRunner) -> None:
         if runner.done:
@@ -145,6 +156,8 @@ class EpisodeRunners:
         """Close the worlds of the episodes that are not over; they may be in the middle of a step."""
         for runner in self.living().values():
             runner.world.close()
+        if self._threads is not None:
+            self._threads.shutdown()
 
 
 Watch = Callable[[EpisodeRunners], None]  # called after each control step

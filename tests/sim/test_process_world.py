@@ -175,6 +175,9 @@ def test_what_may_be_disturbed_is() -> None:
         there.disturb("drift_px", 1.0)
     with pytest.raises(ValueError, match="pusht: things: not JSON"):
         there.disturb("things", "{")
+    with pytest.raises(ValueError, match="pusht: disturb: Object of type object is not JSON serializable"):
+        there.disturb("things", object())
+    assert there.state() == here.state()  # nothing of it was sent
     there.close()
 
 
@@ -197,6 +200,7 @@ def test_what_an_instance_declares_and_its_numbers_arrive_as_plain_ones(spy: Any
         ("import no_such_simulator", ModuleNotFoundError, "No module named 'no_such_simulator'"),
         ("raise ValueError('no such arm')", ValueError, "^no such arm$"),
         ("raise KeyError('arm')", RuntimeError, "^KeyError: 'arm'$"),
+        ("raise RuntimeError('no OpenGL')", RuntimeError, "^no OpenGL$"),
     ],
 )
 def test_an_error_of_the_world_is_raised_here(spy: Any, code: str, error: type[Exception], said: str) -> None:
