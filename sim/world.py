@@ -68,14 +68,15 @@ class World(ABC):
     """A task in a simulator. It is made with its options by name, see `Sim`.
 
     name: of its bridge's node, of the node's topics and section in a config. frame: frame id of its joint states.
+    cameras, channels: those of the class may be others than those of a world with its options, see `layout`.
     sub_goals: the names in every `StepResult.sub_goals`. live: the options that `disturb` changes while it runs.
     """
 
     name: ClassVar[str]
     frame: ClassVar[str] = "world"
     control_dt_ms: ClassVar[int]
-    cameras: ClassVar[tuple[WorldCamera, ...]]
-    channels: ClassVar[tuple[ActionChannel, ...]]
+    cameras: tuple[WorldCamera, ...]
+    channels: tuple[ActionChannel, ...]
     sub_goals: ClassVar[tuple[str, ...]] = ()
     live: ClassVar[tuple[str, ...]] = ()
 
@@ -86,6 +87,11 @@ class World(ABC):
     @abstractmethod
     def check() -> None:
         """Raises ModuleNotFoundError if its simulator is not installed, so that long measurements fail early."""
+
+    @classmethod
+    def layout(cls, options: Any) -> tuple[tuple[WorldCamera, ...], tuple[ActionChannel, ...]]:
+        """Cameras and channels of a world with these options, known without its simulator; by default the class's."""
+        return cls.cameras, cls.channels
 
     @abstractmethod
     def reset(self, seed: int) -> None:

@@ -50,13 +50,13 @@ def run(argv: list[str]) -> int:
 
 def greeting(sim: Sim) -> str:
     """The world's topics, and what to do next."""
-    world = sim.world
-    labels = ",".join(each.name for each in world.channels)
-    bounds = ", ".join(f"{each.name} {each.low:g} to {each.high:g} {each.unit}" for each in world.channels)
+    world, (cameras, channels) = sim.world, sim.world.layout(sim.options)
+    labels = ",".join(each.name for each in channels)
+    bounds = ", ".join(f"{each.name} {each.low:g} to {each.high:g} {each.unit}" for each in channels)
     shown = [
         f"camera/{each.name}/image_raw (sensor_msgs/Image, {each.width}x{each.height} rgb8), "
         f"camera/{each.name}/image_raw/compressed, camera/{each.name}/camera_info"
-        for each in world.cameras
+        for each in cameras
     ]
     return "\n".join(
         [
@@ -66,6 +66,6 @@ def greeting(sim: Sim) -> str:
             f"       joint_states (sensor_msgs/JointState), {world.name}/status (std_msgs/String: JSON)",
             f"  in   action (std_msgs/Float64MultiArray: {bounds}; layout.dim[0].label {labels})",
             f"  srv  {world.name}/reset (std_srvs/Trigger)",
-            NEXT.format(camera=world.cameras[0].name),
+            NEXT.format(camera=cameras[0].name),
         ]
     )
