@@ -112,7 +112,10 @@ class SimBridge(Node):
                 elif each.name == "shift_ms":
                     self._shift_ns = round(each.value * 1e6)
                 elif each.name in self._live:
-                    self._game.world.disturb(each.name, each.value)
+                    try:
+                        self._game.world.disturb(each.name, each.value)
+                    except ValueError as error:
+                        return SetParametersResult(successful=False, reason=str(error))
         return SetParametersResult(successful=True)
 
     def _refusal(self, given: Parameter) -> str:
