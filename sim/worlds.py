@@ -13,7 +13,10 @@ import yaml
 
 from auras_ros import registry
 from auras_ros.parameters import checked, unknown
+from auras_ros.sim.lift import MOVING_TABLE_M_S, LiftOptions, LiftWorld
 from auras_ros.sim.pusht import DRIFT_SUCCESS_COVERAGE, PushTOptions, PushTWorld
+from auras_ros.sim.robosuite_tasks import CanWorld, SquareWorld, ToolHangWorld, TransportWorld
+from auras_ros.sim.robosuite_world import RobosuiteOptions
 from auras_ros.sim.world import Sim
 
 ENTRY_POINTS = "auras_ros.worlds"  # group of other packages' worlds: name = module:Sim
@@ -24,6 +27,16 @@ SIMS: Mapping[str, Sim] = {
         "Push-T with a tee that moves by itself, 5 px/s",
         PushTWorld,
         PushTOptions(drift_px=0.5, success_coverage=DRIFT_SUCCESS_COVERAGE),
+    ),
+    "pusht-jump": Sim("Push-T with a tee that jumps once by 100 px", PushTWorld, PushTOptions(jump_px=100.0)),
+    "lift": Sim("robosuite Lift: a cube to lift", LiftWorld, LiftOptions()),
+    "lift-moving": Sim("Lift on a table that moves, 0.2 m/s", LiftWorld, LiftOptions(table_m_s=MOVING_TABLE_M_S)),
+    "lift-jump": Sim("Lift with a cube that jumps once by 0.08 m", LiftWorld, LiftOptions(jump_m=0.08)),
+    "can": Sim("robosuite PickPlaceCan: a can to put into its bin", CanWorld, RobosuiteOptions()),
+    "square": Sim("robosuite NutAssemblySquare: a nut to put onto a peg", SquareWorld, RobosuiteOptions()),
+    "tool_hang": Sim("robosuite ToolHang: a frame to assemble, a tool to hang", ToolHangWorld, RobosuiteOptions()),
+    "transport": Sim(
+        "robosuite TwoArmTransport: two arms, a hammer to hand over", TransportWorld, RobosuiteOptions(cameras=4)
     ),
 }
 
