@@ -1,4 +1,4 @@
-# make demo | test | test-ros | lint | format | env | train | gpu | clean
+# make demo | test | test-ros | test-worlds | lint | format | env | train | gpu | clean
 #
 # Everything is installed into .venv and nowhere else. PYTHON chooses the interpreter (3.10-3.13),
 # TORCH the torch to install: a GPU user may say TORCH=torch, or name a build of her own. Without a GPU,
@@ -8,13 +8,14 @@ export PYTHON TORCH
 
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-ros lint format train gpu clean
+.PHONY: help env demo test test-ros test-worlds lint format train gpu clean
 
 help:
 	@echo 'make demo   install what the demo needs, then run the live closed loop three times, about four minutes;'
 	@echo '            SIM=pusht: on a table that stands still'
 	@echo 'make test   install what the tests need, then lint and test'
 	@echo 'make test-ros  the tests that need rclpy, where a ROS 2 installation is sourced'
+	@echo 'make test-worlds WORLDS=FOLDER  the tests that need a simulator, in its environment'
 	@echo 'make env    install everything: .venv/bin/auras is the program'
 	@echo 'make lint   ruff, mypy, one-way imports'
 	@echo 'make format let ruff fix and format'
@@ -41,6 +42,12 @@ test-ros:
 	why=$$($(BIN)/python -c 'from tests.portability.backends import why_not; print(why_not("rclpy"))') || exit 2; \
 	test -z "$$why" || { echo "make test-ros: $$why" >&2; exit 2; }; \
 	$(BIN)/python -m pytest tests/portability tests/launch
+
+# Simulators have an environment of their own, since their numpy is older than ours; it has pytest and pyyaml too.
+test-worlds:
+	@test -x "$(WORLDS)/bin/python" || { echo 'make test-worlds: say WORLDS=FOLDER, an environment with robosuite and' \
+	  'pytest (docs/worlds.md)' >&2; exit 2; } # here: auras doctor --sim lift --fix
+	@$(WORLDS)/bin/python -m pytest tests/worlds
 
 lint: env
 	$(BIN)/ruff check .
