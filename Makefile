@@ -43,7 +43,7 @@ test-ros:
 	test -z "$$why" || { echo "make test-ros: $$why" >&2; exit 2; }; \
 	$(BIN)/python -m pytest tests/portability tests/launch
 
-# Simulators have an environment of their own, since their numpy is older than ours; it has pytest and pyyaml too.
+# Simulators have an environment of their own, since their numpy is older than ours. The tests need numpy and pytest beside them.
 test-worlds:
 	@test -x "$(WORLDS)/bin/python" || { echo 'make test-worlds: say WORLDS=FOLDER, an environment with robosuite and' \
 	  'pytest (docs/worlds.md)' >&2; exit 2; } # here: auras doctor --sim lift --fix
