@@ -1,4 +1,4 @@
-# make demo | test | test-ros | lint | format | env | train | gpu | clean
+# make demo | test | test-ros | test-worlds | lint | format | env | train | gpu | clean
 #
 # Everything is installed into .venv and nowhere else. PYTHON chooses the interpreter (3.10-3.13),
 # TORCH the torch to install: a GPU user may say TORCH=torch, or name a build of her own. Without a GPU,
@@ -8,13 +8,14 @@ export PYTHON TORCH
 
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-ros lint format train gpu clean
+.PHONY: help env demo test test-ros test-worlds lint format train gpu clean
 
 help:
 	@echo 'make demo   install what the demo needs, then run the live closed loop three times, about four minutes;'
 	@echo '            SIM=pusht: on a table that stands still'
 	@echo 'make test   install what the tests need, then lint and test'
 	@echo 'make test-ros  the tests that need rclpy, where a ROS 2 installation is sourced'
+	@echo 'make test-worlds  make the environment of robosuite, and run the tests that need it'
 	@echo 'make env    install everything: .venv/bin/auras is the program'
 	@echo 'make lint   ruff, mypy, one-way imports'
 	@echo 'make format let ruff fix and format'
@@ -41,6 +42,14 @@ test-ros:
 	why=$$($(BIN)/python -c 'from tests.portability.backends import why_not; print(why_not("rclpy"))') || exit 2; \
 	test -z "$$why" || { echo "make test-ros: $$why" >&2; exit 2; }; \
 	$(BIN)/python -m pytest tests/portability tests/launch
+
+# robosuite has an environment of its own, since its numpy is older than ours; pytest is in it too.
+test-worlds:
+	@sh scripts/env.sh demo test
+	@$(BIN)/auras doctor --sim lift --fix
+	@"$$($(BIN)/python -c 'from auras_ros.sim.world_environment import ROBOSUITE; print(ROBOSUITE.python("lift"))')" \
+	  -m pytest tests/worlds
+	@$(BIN)/python -m pytest tests/worlds/test_lift_over_the_wire.py
 
 lint: env
 	$(BIN)/ruff check .

@@ -118,7 +118,7 @@ class SimBridge(Node):
                 elif each.name in self._live:
                     try:
                         self._game.disturb(each.name, each.value)
-                    except WorldLostError as error:
+                    except (ValueError, WorldLostError) as error:
                         return SetParametersResult(successful=False, reason=str(error))
         return SetParametersResult(successful=True)
 

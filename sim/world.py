@@ -77,15 +77,15 @@ class World(ABC):
     """A task in a simulator. It is made with its options by name, see `Sim`.
 
     name: of its bridge's node, of the node's topics and section in a config. frame: frame id of its joint states.
-    sub_goals: the names in every `StepResult.sub_goals`. live: the options that `disturb` changes while it runs. A
-    family of worlds has an option `task`, and what depends on it is declared for one task at a time (`of`).
+    sub_goals: the names in every `StepResult.sub_goals`. live: the options that `disturb` changes while it runs. What
+    follows from options is in the class that `of` makes for them. A family of worlds has an option `task`.
     """
 
     name: ClassVar[str]
     frame: ClassVar[str] = "world"
     control_dt_ms: ClassVar[int]
-    cameras: ClassVar[tuple[WorldCamera, ...]]
-    channels: ClassVar[tuple[ActionChannel, ...]]
+    cameras: tuple[WorldCamera, ...]
+    channels: tuple[ActionChannel, ...]
     sub_goals: ClassVar[tuple[str, ...]] = ()
     live: ClassVar[tuple[str, ...]] = ()
 
@@ -99,8 +99,8 @@ class World(ABC):
 
     @classmethod
     def declares(cls, options: Any) -> Mapping[str, Any]:
-        """Attributes of a family's world (control_dt_ms, cameras, channels, sub_goals) with these options. A world that
-        is made sets them too: another process knows the family's class alone. Raises ValueError."""
+        """Attributes (control_dt_ms, cameras, channels, sub_goals) that follow from these options, known without the
+        simulator. A world that is made sets them too: another process knows the class alone. Raises ValueError."""
         return {}
 
     @classmethod

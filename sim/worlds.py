@@ -14,9 +14,13 @@ import yaml
 from auras_ros import registry
 from auras_ros.parameters import checked, unknown
 from auras_ros.sim.gym import GymOptions, GymWorld
+from auras_ros.sim.lift import MOVING_TABLE_M_S, LiftOptions, LiftWorld
 from auras_ros.sim.pusht import DRIFT_SUCCESS_COVERAGE, PushTOptions, PushTWorld
+from auras_ros.sim.robosuite_tasks import CanWorld, SquareWorld, ToolHangWorld, TransportWorld
+from auras_ros.sim.robosuite_world import RobosuiteOptions
 from auras_ros.sim.simpler import SimplerOptions, SimplerWorld
 from auras_ros.sim.world import Sim
+from auras_ros.sim.world_environment import ROBOSUITE
 
 ENTRY_POINTS = "auras_ros.worlds"  # group of other packages' worlds: name = module:Sim
 TASK = "task"  # the option of a family of worlds: `simpler:widowx_stack_cube` is `simpler:task=widowx_stack_cube`
@@ -27,6 +31,23 @@ SIMS: Mapping[str, Sim] = {
         "Push-T with a tee that moves by itself, 5 px/s",
         PushTWorld,
         PushTOptions(drift_px=0.5, success_coverage=DRIFT_SUCCESS_COVERAGE),
+    ),
+    "pusht-jump": Sim("Push-T with a tee that jumps once by 100 px", PushTWorld, PushTOptions(jump_px=100.0)),
+    "lift": Sim("robosuite Lift: a cube to lift", LiftWorld, LiftOptions(), ROBOSUITE),
+    "lift-moving": Sim(
+        "Lift on a table that moves, 0.2 m/s", LiftWorld, LiftOptions(table_m_s=MOVING_TABLE_M_S), ROBOSUITE
+    ),
+    "lift-jump": Sim("Lift with a cube that jumps once by 0.08 m", LiftWorld, LiftOptions(jump_m=0.08), ROBOSUITE),
+    "can": Sim("robosuite PickPlaceCan: a can to put into its bin", CanWorld, RobosuiteOptions(), ROBOSUITE),
+    "square": Sim("robosuite NutAssemblySquare: a nut to put onto a peg", SquareWorld, RobosuiteOptions(), ROBOSUITE),
+    "tool_hang": Sim(
+        "robosuite ToolHang: a frame to assemble, a tool to hang", ToolHangWorld, RobosuiteOptions(), ROBOSUITE
+    ),
+    "transport": Sim(
+        "robosuite TwoArmTransport: two arms, a hammer to hand over",
+        TransportWorld,
+        RobosuiteOptions(cameras=4),
+        ROBOSUITE,
     ),
     "simpler": Sim("SimplerEnv's tasks of the Google robot and WidowX", SimplerWorld, SimplerOptions()),
     "gym": Sim("any Gymnasium environment that draws itself, by a file that describes it", GymWorld, GymOptions()),

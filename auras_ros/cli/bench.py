@@ -37,6 +37,7 @@ BENCHES = {
     "startup": "time to the first chunk, cost of preparation, and memory of each worker",
     "seams": "jumps and success where one chunk follows another, for each way of joining them, under injected latency",
     "pipeline": "chunks per second of the modes seq, dec, par and auras, side by side",
+    "moving-table": "success of Lift's scripted expert by the speed of the table, and with late observations",
     "nova-offload": "the vision tower's layers swapped from a file: time and memory beside the resident tower's",
     "lora-heads": "a task head's one forward beside decoding the same answer, by the prompt's length",
     "lora-swap": "two hundred adapters on disk and eight in memory: right answers, reads, what they cost",

@@ -44,6 +44,8 @@ NOT_IN_THE_CORE = {
     "triton",
     "gym_pusht",
     "pygame",
+    "mujoco",
+    "robosuite",
     "x_transformers",
 }
 

@@ -119,6 +119,18 @@ def test_a_running_table_keeps_its_rules(bridge: SimBridge) -> None:
     assert bridge.get_parameter("max_steps").value == 300
 
 
+def test_what_the_world_refuses_is_refused(bridge: SimBridge, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that stands still cannot be given a speed: the world alone knows."""
+
+    def refuse(option: str, value: Any) -> None:
+        raise ValueError(f"pusht: {option}: not on this table")
+
+    monkeypatch.setattr(bridge._game.world, "disturb", refuse)
+    result = set_things(bridge, json.dumps([THING]))
+    assert (result.successful, result.reason) == (False, "pusht: things: not on this table")
+    assert bridge.get_parameter("things").value == ""
+
+
 THING = {"x": 224, "y": 288, "radius": 18, "rgb": [220, 40, 40]}
 
 

@@ -1,0 +1,112 @@
+"""`auras bench moving-table`: success of Lift's scripted expert, by the speed of the table that carries the cube.
+
+It says how fast the table of `lift-moving` may be: the highest speed at which the expert succeeds in 95 of 100
+episodes, and in as many at every lower one. With --delays the expert acts on what was some control steps ago: what late
+observations cost. Nothing is drawn.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import deque
+from collections.abc import Iterator
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from auras_ros.bench.options import bench_parser, check_least, listed
+from auras_ros.measure.cores import available
+from auras_ros.report.result import Report, Say
+from auras_ros.report.statistics import success_fields
+from auras_ros.report.table import Column, in_columns
+from auras_ros.sim.world import World
+from auras_ros.sim.worlds import find
+from auras_ros.train.demonstrations import EXPERT_STEPS
+from auras_ros.train.lift_expert import LiftExpert
+
+KEPT = 0.95
+SPEEDS = [0.0, 0.04, 0.08, 0.12, 0.16, 0.18, 0.2, 0.22, 0.24, 0.28]
+SOON_STEPS = (60, 100)  # success within so many control steps is shown too
+
+
+def run(argv: list[str], progress: Say) -> Report:
+    options = _options(argv)
+    report = Report("moving-table", more={"seeds": options.episodes, "steps": EXPERT_STEPS})
+    for speed in options.speeds:
+        world = find(f"lift:objects=true,table_m_s={speed:g}").make()
+        for delay in options.delays:
+            progress(f"{speed:g} m/s, {delay} steps late")
+            row = _row(world, delay, options.episodes)
+            report.rows.append({"table_m_s": speed, "delay_steps": delay, "cores": available(), **row})
+        world.close()
+    report.summary.update(_summary(report.rows))
+    return report
+
+
+def _row(world: World, delay: int, episodes: int) -> dict[str, Any]:
+    steps = [_steps(world, delay, seed) for seed in range(episodes)]
+    solved = [each for each in steps if each]
+    soon = {f"within_{limit}": sum(each <= limit for each in solved) / episodes for limit in SOON_STEPS}
+    row = {**success_fields([bool(each) for each in steps]), **soon}
+    return row | {"failed_seeds": [seed for seed, each in enumerate(steps) if not each]} | _median(solved)
+
+
+def _median(solved: list[int]) -> dict[str, float]:
+    return {"median_steps": median(solved)} if solved else {}
+
+
+def _steps(world: World, delay: int, seed: int) -> int:
+    """Control steps until success; 0: none."""
+    expert, states = LiftExpert(), deque[Any](maxlen=delay + 1)
+    low, high = np.array([(each.low, each.high) for each in world.channels]).T
+    world.reset(seed)
+    for step in range(1, EXPERT_STEPS + 1):
+        states.append(world.state())
+        if world.step(np.clip(expert.decide(states[0]), low, high)).success:
+            return step
+    return 0
+
+
+def _summary(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """The highest speed with `KEPT` at it and at every lower one, for each delay."""
+    found = dict[str, float]()
+    for delay in dict.fromkeys(row["delay_steps"] for row in rows):
+        for speed in _kept([row for row in rows if row["delay_steps"] == delay]):
+            found[f"kept_m_s_delay_{delay}"] = speed
+    return found
+
+
+def _kept(rows: list[dict[str, Any]]) -> Iterator[float]:
+    for row in sorted(rows, key=lambda each: float(each["table_m_s"])):
+        if row["success"] < KEPT:
+            return
+        yield row["table_m_s"]
+
+
+def _options(argv: list[str]) -> argparse.Namespace:
+    parser = bench_parser("moving-table", __doc__)
+    parser.add_argument("--speeds", type=listed(float), default=SPEEDS, help="of the table, m/s, with commas")
+    parser.add_argument("--delays", type=listed(int), default=[0], help="control steps of 50 ms, with commas (0)")
+    parser.add_argument("--episodes", type=int, default=100, help="of each speed and delay, seeds 0, 1, ... (100)")
+    options = parser.parse_args(argv)
+    check_least(parser, options, episodes=1)
+    if min(options.delays) < 0:
+        parser.error("--delays must not be negative")
+    return options
+
+
+COLUMNS: tuple[Column, ...] = (
+    ("table m/s", "{table_m_s:g}"),
+    ("late steps", "{delay_steps}"),
+    ("episodes", "{episodes}"),
+    ("success", "{success:.0%}"),
+    ("at 95 %", "{low:.0%} to {high:.0%}"),
+    *((f"in {limit} steps", f"{{within_{limit}:.0%}}") for limit in SOON_STEPS),
+    ("median steps", "{median_steps:g}"),
+)
+
+
+def table(report: Report) -> str:
+    ending = [f"{name}: {value:g}" for name, value in report.summary.items()]
+    return "\n".join([*in_columns(report.rows, COLUMNS), *ending])

@@ -1,0 +1,84 @@
+"""`auras bench moving-table` on a stand-in for Lift, whose cube is lifted after three steps on a slow table.
+
+Guards: a speed that is called kept above one that is not; late observations that are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from auras_ros.bench import moving_table
+from auras_ros.sim.robosuite_layout import channels_of, flattened
+from auras_ros.sim.world import StepResult
+from auras_ros.train.lift_expert import LiftExpert
+
+LIMIT_M_S = 0.1
+
+
+class SlowLift:
+    """Success after three steps; on a table that is faster than LIMIT_M_S with odd seeds alone."""
+
+    channels = channels_of(1)
+
+    def __init__(self, text: str) -> None:
+        self.speed = float(text.rpartition("=")[2])
+
+    def reset(self, seed: int) -> None:
+        self.steps, self.solvable = 0, self.speed <= LIMIT_M_S or seed % 2 == 1
+
+    def state(self) -> Mapping[str, float]:
+        pose = flattened("cube_pos", [0.0, 0.0, 0.82]) | flattened("cube_quat", [0.0, 0.0, 0.0, 1.0])
+        return flattened("robot0_eef_pos", [0.001 * self.steps, 0.0, 1.0]) | pose
+
+    def step(self, action: np.ndarray) -> StepResult:
+        self.steps += 1
+        return StepResult(0.0, self.solvable and self.steps == 3)
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moving_table, "find", lambda text: SimpleNamespace(make=lambda: SlowLift(text)))
+    monkeypatch.setattr(moving_table, "EXPERT_STEPS", 5)
+
+
+def test_the_kept_speed_has_no_slower_one_that_is_not_kept() -> None:
+    report = moving_table.run(["--speeds", "0,0.2,0.1", "--episodes", "4"], lambda text: None)
+    shares = {row["table_m_s"]: (row["success"], row["failed_seeds"]) for row in report.rows}
+    assert shares == {0.0: (1.0, []), 0.1: (1.0, []), 0.2: (0.5, [0, 2])}
+    assert report.summary == {"kept_m_s_delay_0": 0.1}
+    assert report.rows[0]["median_steps"] == 3
+    told = moving_table.table(report)
+    assert "0.2" in told
+    assert told.endswith("kept_m_s_delay_0: 0.1")
+    rows: list[dict[str, Any]] = [{"table_m_s": speed, "success": share, "delay_steps": 0}
+                                  for speed, share in ((0.1, 1.0), (0.2, 0.9), (0.3, 1.0))]  # fmt: skip
+    assert moving_table._summary(rows) == {"kept_m_s_delay_0": 0.1}
+
+
+@pytest.mark.parametrize(("delay", "hands"), [(0, [0, 1, 2]), (2, [0, 0, 0])])
+def test_late_observations_are_those_of_so_many_steps_ago(
+    delay: int, hands: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[float] = []
+
+    def decide(expert: LiftExpert, state: Mapping[str, float]) -> np.ndarray:
+        seen.append(state["robot0_eef_pos_x"])
+        return np.zeros(7)
+
+    monkeypatch.setattr(LiftExpert, "decide", decide)
+    moving_table.run(["--speeds", "0", "--delays", str(delay), "--episodes", "1"], lambda text: None)
+    assert seen == [0.001 * each for each in hands]
+
+
+@pytest.mark.parametrize("given", [["--delays", "-1"], ["--episodes", "0"], ["--speeds", "fast"]])
+def test_what_cannot_be_is_refused(given: list[str]) -> None:
+    with pytest.raises(SystemExit):
+        moving_table.run(given, lambda text: None)

@@ -1,0 +1,40 @@
+"""Lift as a process of robosuite's environment, played from ours: the episodes are those that it has there.
+
+Guards: an episode that is another one over the wire; a process that cannot be made in the environment that
+`auras doctor --sim lift --fix` makes.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from auras_ros.sim.world_environment import ROBOSUITE
+from tests.worlds.episodes import digest
+
+if not ROBOSUITE.made:
+    pytest.skip("needs robosuite's environment: make test-worlds", allow_module_level=True)
+pytest.importorskip("torch", reason="is played from our own environment")
+
+SEEDS = (3, 4, 3)
+IN_PROCESS = f"""
+from auras_ros.sim.lift import LiftWorld
+from tests.worlds.episodes import digest
+print("digest", digest(LiftWorld(table_m_s=0.1), {SEEDS}))
+"""
+
+
+def test_episodes_are_the_same_over_the_wire() -> None:
+    from auras_ros.sim.worlds import find
+
+    world = find("lift:table_m_s=0.1").make()
+    try:
+        found = digest(world, SEEDS)
+    finally:
+        world.close()
+    command = [str(ROBOSUITE.python("lift")), "-c", IN_PROCESS]
+    root = Path(__file__).parents[2]
+    told = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=180, check=True).stdout
+    assert f"digest {found}" in told
