@@ -42,14 +42,14 @@ def test_a_plan_alone_is_played_for_a_minute_on_a_table_that_stands() -> None:
     options = parse(["--plan", "quick"])
     assert (options.rules, options.seed, options.video) == (Rules(seconds=60.0), 0, True)
     assert options.plan == Plan("quick", frame_period_ms=400.0)  # the config's period, for a generation plan alone
-    standing = {"seed": 0, "drift_px": 0.0, "success_coverage": SUCCESS_COVERAGE, "things": ""}
+    standing = {"seed": 0, "drift_px": 0.0, "success_coverage": SUCCESS_COVERAGE, "things": "", "jump_px": 0.0}
     assert overrides(options) == {"pusht": standing, "agent": {"plan": "quick,frame_period_ms=400.0", "seed": 0}}
 
 
 def test_without_a_plan_three_are_played_on_the_drifting_table() -> None:
     options = parse([])
     assert (options.rules, options.plan) == (Rules(seconds=None, episodes=3), None)
-    drifting = {"seed": 0, "drift_px": 0.5, "success_coverage": DRIFT_SUCCESS_COVERAGE, "things": ""}
+    drifting = {"seed": 0, "drift_px": 0.5, "success_coverage": DRIFT_SUCCESS_COVERAGE, "things": "", "jump_px": 0.0}
     assert overrides(options) == {"pusht": drifting, "agent": {"seed": 0}}
     assert overrides(parse(["--sim", "pusht"]))["pusht"]["drift_px"] == 0
     plans = demo.all_plans(60)
@@ -107,7 +107,14 @@ def test_episodes_alone_have_no_time_limit() -> None:
 
 def test_drift_brings_its_own_threshold() -> None:
     given = overrides(parse(["--sim", "pusht-drift:drift_px=0.7", "--seed", "7", "--no-video"]))["pusht"]
-    expected = {"seed": 7, "viewer_px": 0, "drift_px": 0.7, "success_coverage": DRIFT_SUCCESS_COVERAGE, "things": ""}
+    expected = {
+        "seed": 7,
+        "viewer_px": 0,
+        "drift_px": 0.7,
+        "success_coverage": DRIFT_SUCCESS_COVERAGE,
+        "things": "",
+        "jump_px": 0.0,
+    }
     assert given == expected
 
 

@@ -72,5 +72,7 @@ def test_threads(ros_domain_id: int) -> None:
 
 def test_shell_scripts_are_marked_executable() -> None:
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
-    assert (ROOT / ".ci" / "run").read_text().rstrip().endswith("exec make test </dev/null")
+    assert (
+        (ROOT / ".ci" / "run").read_text().rstrip().endswith("make test </dev/null\nexec make test-worlds </dev/null")
+    )
     assert Path(ROOT / "scripts" / "env.sh").read_text().startswith("#!/bin/sh\n")
