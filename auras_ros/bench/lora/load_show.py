@@ -48,9 +48,9 @@ def table(report: Report) -> str:
 
 
 def draw(report: Report, path: Path) -> None:
-    """As figures 22 and 23: the average token latency of each side, for each load. Raises ValueError if nothing was
-    measured."""
-    rows = [row for row in report.rows if "token_ms" in row]
+    """As figures 22 and 23, by each load: our average token latency over that of each side, within a round. Raises
+    ValueError if nothing was measured."""
+    rows = [row for row in report.rows if "ratio" in row and row["ratio_low"] < row["ratio_high"]]
     if not rows:
         raise ValueError("no side was measured: there is nothing to draw")
     panels = grouped_by(rows, "model")
@@ -61,10 +61,10 @@ def draw(report: Report, path: Path) -> None:
             for number, ((side,), values) in enumerate(sides):
                 beside = SPREAD * (number / len(sides) - 0.5)
                 places = [loads.index((row["adapters"], row["rank"], row["skew"])) + beside for row in values]
-                ends = whiskers(values, "token_ms", "token_ms_low", "token_ms_high")
-                axes.errorbar(places, [row["token_ms"] for row in values], ends, marker="o", ms=3, label=side)
+                ends = whiskers(values, "ratio", "ratio_low", "ratio_high")
+                axes.errorbar(places, [row["ratio"] for row in values], ends, fmt="o", ms=3, label=side)
             axes.set_xticks(range(len(loads)), [f"{count} of {rank}\nskew {skew:g}" for count, rank, skew in loads])
-            axes.set_yscale("log")  # a side that cannot follow would hide the others
-            axes.set_title(f"{model}: ms a token", fontsize=9)
+            axes.axhline(1.0, color="0.8", zorder=0)
+            axes.set_title(f"{model}: our average token latency over a side's", fontsize=9)
             tidy(axes)
             legend_below(axes, columns=3)
