@@ -8,15 +8,19 @@ observations cost. Nothing is drawn.
 from __future__ import annotations
 
 import argparse
+import time
 from collections import deque
 from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
 from statistics import median
 from typing import Any
 
 import numpy as np
 
-from auras_ros.bench.options import bench_parser, check_least, listed
+from auras_ros.bench.options import add_minutes, bench_parser, check_least, listed
 from auras_ros.measure.cores import available
+from auras_ros.measure.minutes import CUT, Ends, MeasureStep, OverError, run_parts
 from auras_ros.report.result import Report, Say
 from auras_ros.report.statistics import success_fields
 from auras_ros.report.table import Column, in_columns
@@ -33,19 +37,28 @@ SOON_STEPS = (60, 100)  # success within so many control steps is shown too
 def run(argv: list[str], progress: Say) -> Report:
     options = _options(argv)
     report = Report("moving-table", more={"seeds": options.episodes, "steps": EXPERT_STEPS})
-    for speed in options.speeds:
-        world = find(f"lift:objects=true,table_m_s={speed:g}").make()
-        for delay in options.delays:
-            progress(f"{speed:g} m/s, {delay} steps late")
-            row = _row(world, delay, options.episodes)
-            report.rows.append({"table_m_s": speed, "delay_steps": delay, "cores": available(), **row})
-        world.close()
+    parts: dict[str, MeasureStep] = {
+        f"{speed:g} m/s": partial(_measure, report, options, speed, progress) for speed in options.speeds
+    }
+    run_parts(report, options.minutes, parts)
     report.summary.update(_summary(report.rows))
     return report
 
 
-def _row(world: World, delay: int, episodes: int) -> dict[str, Any]:
-    steps = [_steps(world, delay, seed) for seed in range(episodes)]
+def _measure(report: Report, options: argparse.Namespace, speed: float, say: Say, ends: Ends) -> None:
+    with closing(find(f"lift:objects=true,table_m_s={speed:g}").make()) as world:
+        for delay in options.delays:
+            say(f"{speed:g} m/s, {delay} steps late")
+            row = _row(world, delay, options.episodes, ends)
+            report.rows.append({"table_m_s": speed, "delay_steps": delay, "cores": available(), **row})
+
+
+def _row(world: World, delay: int, episodes: int, ends: Ends) -> dict[str, Any]:
+    steps = list[int]()
+    for seed in range(episodes):
+        if time.monotonic() > ends.hard_s:
+            raise OverError(CUT)
+        steps.append(_steps(world, delay, seed))
     solved = [each for each in steps if each]
     soon = {f"within_{limit}": sum(each <= limit for each in solved) / episodes for limit in SOON_STEPS}
     row = {**success_fields([bool(each) for each in steps]), **soon}
@@ -89,6 +102,7 @@ def _options(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--speeds", type=listed(float), default=SPEEDS, help="of the table, m/s, with commas")
     parser.add_argument("--delays", type=listed(int), default=[0], help="control steps of 50 ms, with commas (0)")
     parser.add_argument("--episodes", type=int, default=100, help="of each speed and delay, seeds 0, 1, ... (100)")
+    add_minutes(parser, 20.0)
     options = parser.parse_args(argv)
     check_least(parser, options, episodes=1)
     if min(options.delays) < 0:
