@@ -34,7 +34,7 @@ def run(argv: list[str], progress: Say) -> Report:
     options = _options(argv)
     report = Report("moving-table", more={"seeds": options.episodes, "steps": EXPERT_STEPS})
     for speed in options.speeds:
-        world = find(f"lift:objects=true,table_m_s={speed:g}").make()
+        world = find(f"lift:objects=true,absolute=false,turns=true,table_m_s={speed:g}").make()
         for delay in options.delays:
             progress(f"{speed:g} m/s, {delay} steps late")
             row = _row(world, delay, options.episodes)
