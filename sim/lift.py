@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from auras_ros.parameters import checked, parameter
+from auras_ros.sim.robosuite_layout import POINTS_DOWN_RAD, channels_of
 from auras_ros.sim.robosuite_world import RobosuiteOptions, RobosuiteWorld
 
 MOVING_TABLE_M_S = 0.2  # the highest at which the scripted expert keeps 95 %: `auras bench moving-table`
@@ -35,6 +36,11 @@ class LiftOptions(RobosuiteOptions):
         0.0,
         0.5,
     )
+    turns: bool = parameter(
+        True,
+        "actions turn the gripper; false: they have no rotation, absolute ones keep the gripper pointing down, and "
+        "increments leave it as it is",
+    )
     jump_m: float = parameter(0.0, "how far the cube jumps once, early in an episode, m; 0: never", 0.0, 0.13)
 
 
@@ -54,6 +60,17 @@ class LiftWorld(RobosuiteWorld):
         super().__init__(**options)
         self._table_m_s = self.options.table_m_s
         self._moving = self._table_m_s > 0.0
+
+    @classmethod
+    def declares(cls, options: RobosuiteOptions) -> Mapping[str, Any]:
+        assert isinstance(options, LiftOptions)
+        return {**super().declares(options), "channels": channels_of(cls.robots, options.absolute, options.turns)}
+
+    def _command(self, action: NDArray[np.float64]) -> NDArray[np.float64]:
+        if self.options.turns:
+            return action
+        rotation = POINTS_DOWN_RAD if self.options.absolute else (0.0, 0.0, 0.0)
+        return np.array([*action[:3], *rotation, action[3]])
 
     def _environment(self) -> str:
         return "LiftOnMovingTable" if self.options.table_m_s > 0.0 else self.environment

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import pi, radians, tan
+from math import pi, radians, sqrt, tan
 
 from auras_ros.sim.world import ActionChannel, WorldCamera
 
@@ -16,6 +16,7 @@ DELTA_M, DELTA_RAD = 0.05, 0.5  # what an increment of 1 moves the goal by
 # Of a pose in the world's frame. A rotation vector may be longer than half a turn: the gripper looks down, where the
 # shortest one changes its sign.
 WORKSPACE_M, HEIGHT_M, TURN_RAD = 1.5, (0.5, 2.0), 2 * pi
+POINTS_DOWN_RAD = (pi / sqrt(2), pi / sqrt(2), 0.0)  # rotation vector of a gripper that does, as at an episode's start
 
 
 def robot_names(robots: int) -> tuple[str, ...]:
@@ -34,24 +35,28 @@ def _intrinsics(name: str, px: int) -> tuple[float, float, float, float]:
     return (focal, focal, centre, centre)
 
 
-def channels_of(robots: int, absolute: bool = False) -> tuple[ActionChannel, ...]:
-    """Seven for each robot: its gripper's position, its rotation, and how far it is closed. With more than one robot a
-    name begins with the robot's."""
-    names = robot_names(robots)
+def channels_of(robots: int, absolute: bool = False, turns: bool = True) -> tuple[ActionChannel, ...]:
+    """Seven for each robot: its gripper's position, its rotation, and how far it is closed; without `turns` four, none
+    of rotation. With more than one robot a name begins with the robot's."""
     arm = _absolute_channels if absolute else _delta_channels
-    return tuple(channel for name in names for channel in arm(f"{name}_" if robots > 1 else ""))
+    made = list[ActionChannel]()
+    for name in robot_names(robots):
+        robot = f"{name}_" if robots > 1 else ""
+        moves, rotations = arm(robot)
+        made += [*moves, *(rotations if turns else ()), _gripper(robot)]
+    return tuple(made)
 
 
-def _delta_channels(robot: str) -> tuple[ActionChannel, ...]:
+def _delta_channels(robot: str) -> tuple[list[ActionChannel], list[ActionChannel]]:
+    """Of position and of rotation."""
     moves = [ActionChannel(f"{robot}d{axis}", f"x {DELTA_M} m", -1.0, 1.0) for axis in AXES]
-    turns = [ActionChannel(f"{robot}dr{axis}", f"x {DELTA_RAD} rad", -1.0, 1.0) for axis in AXES]
-    return (*moves, *turns, _gripper(robot))
+    return moves, [ActionChannel(f"{robot}dr{axis}", f"x {DELTA_RAD} rad", -1.0, 1.0) for axis in AXES]
 
 
-def _absolute_channels(robot: str) -> tuple[ActionChannel, ...]:
+def _absolute_channels(robot: str) -> tuple[list[ActionChannel], list[ActionChannel]]:
     level = [ActionChannel(f"{robot}{axis}", "m", -WORKSPACE_M, WORKSPACE_M) for axis in "xy"]
-    turns = [ActionChannel(f"{robot}r{axis}", "rad", -TURN_RAD, TURN_RAD) for axis in AXES]
-    return (*level, ActionChannel(f"{robot}z", "m", *HEIGHT_M), *turns, _gripper(robot))
+    rotations = [ActionChannel(f"{robot}r{axis}", "rad", -TURN_RAD, TURN_RAD) for axis in AXES]
+    return [*level, ActionChannel(f"{robot}z", "m", *HEIGHT_M)], rotations
 
 
 def _gripper(robot: str) -> ActionChannel:

@@ -96,8 +96,12 @@ class RobosuiteWorld(World):
         where it has none on the way that for success alone. Raises ActionError."""
         checked = checked_action(action, self.channels)
         self._disturb_before_step()
-        reward, success = self._simulation.step(checked)
+        reward, success = self._simulation.step(self._command(checked))
         return StepResult(float(np.clip(reward, 0.0, 1.0)), success, self._reached(self._simulation.env, success))
+
+    def _command(self, action: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What robosuite's controllers take, seven numbers for each robot."""
+        return action
 
     def _disturb_before_step(self) -> None:
         """What moves by itself."""
@@ -114,8 +118,9 @@ class RobosuiteWorld(World):
         for name in (*names, *(self._simulation.objects if self.options.objects else ())):
             told.update(flattened(name, np.atleast_1d(readings[name]).astype(float).tolist()))
         for robot in range(self.robots if self.options.absolute else 0):
-            channels = [each.name for each in self.channels[7 * robot : 7 * robot + 6]]
-            told.update(zip(channels, self._simulation.gripper_pose(robot), strict=True))
+            count = len(self.channels) // self.robots
+            channels = [each.name for each in self.channels[count * robot : count * (robot + 1) - 1]]
+            told.update(zip(channels, self._simulation.gripper_pose(robot), strict=False))  # without rotations: 3 of 6
         return told
 
     def image(self, camera: str, height: int, width: int) -> NDArray[np.uint8]:

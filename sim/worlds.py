@@ -6,7 +6,7 @@ Worlds of other packages are entry points. No simulator is imported before a wor
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import yaml
@@ -25,6 +25,8 @@ from auras_ros.sim.world_environment import ROBOSUITE
 ENTRY_POINTS = "auras_ros.worlds"  # group of other packages' worlds: name = module:Sim
 TASK = "task"  # the option of a family of worlds: `simpler:widowx_stack_cube` is `simpler:task=widowx_stack_cube`
 
+LIFT = LiftOptions(absolute=True, turns=False)  # as the shipped policy acts: positions, the gripper pointing down
+
 SIMS: Mapping[str, Sim] = {
     "pusht": Sim("Push-T: a disc pushes a tee onto its outline", PushTWorld, PushTOptions()),
     "pusht-drift": Sim(
@@ -33,11 +35,11 @@ SIMS: Mapping[str, Sim] = {
         PushTOptions(drift_px=0.5, success_coverage=DRIFT_SUCCESS_COVERAGE),
     ),
     "pusht-jump": Sim("Push-T with a tee that jumps once by 100 px", PushTWorld, PushTOptions(jump_px=100.0)),
-    "lift": Sim("robosuite Lift: a cube to lift", LiftWorld, LiftOptions(), ROBOSUITE),
+    "lift": Sim("robosuite Lift: a cube to lift", LiftWorld, LIFT, ROBOSUITE),
     "lift-moving": Sim(
-        "Lift on a table that moves, 0.2 m/s", LiftWorld, LiftOptions(table_m_s=MOVING_TABLE_M_S), ROBOSUITE
+        "Lift on a table that moves, 0.2 m/s", LiftWorld, replace(LIFT, table_m_s=MOVING_TABLE_M_S), ROBOSUITE
     ),
-    "lift-jump": Sim("Lift with a cube that jumps once by 0.08 m", LiftWorld, LiftOptions(jump_m=0.08), ROBOSUITE),
+    "lift-jump": Sim("Lift with a cube that jumps once by 0.08 m", LiftWorld, replace(LIFT, jump_m=0.08), ROBOSUITE),
     "can": Sim("robosuite PickPlaceCan: a can to put into its bin", CanWorld, RobosuiteOptions(), ROBOSUITE),
     "square": Sim("robosuite NutAssemblySquare: a nut to put onto a peg", SquareWorld, RobosuiteOptions(), ROBOSUITE),
     "tool_hang": Sim(

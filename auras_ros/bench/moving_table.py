@@ -46,7 +46,7 @@ def run(argv: list[str], progress: Say) -> Report:
 
 
 def _measure(report: Report, options: argparse.Namespace, speed: float, say: Say, ends: Ends) -> None:
-    with closing(find(f"lift:objects=true,table_m_s={speed:g}").make()) as world:
+    with closing(find(f"lift:objects=true,absolute=false,turns=true,table_m_s={speed:g}").make()) as world:
         for delay in options.delays:
             say(f"{speed:g} m/s, {delay} steps late")
             row = _row(world, delay, options.episodes, ends)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from auras_ros.cli.command import command_parser
+from auras_ros.cli.command import command_parser, refused_settings
 from auras_ros.cli.progress import Progress
 
 EXAMPLE = """
@@ -19,6 +19,7 @@ example
   auras train pusht-vlm --out my_vlm                    a small vision-language model about Push-T (docs/pusht-vlm.md)
   auras train pusht-vlm --out checkpoints/pusht-vlm --evaluate   only ask it held-out questions
   auras train pusht-monitor --out my_monitors           two adapters of it with task heads, which watch a table
+  auras train lift --out my_lift                        for robosuite's Lift (docs/lift-policy.md)
   auras train pusht --smoke --out try                   a minute: a test run that learns nothing
   auras run config/pusht.yaml                           then set `checkpoint: ./my_policy` for agent and actuator
 """
@@ -28,8 +29,9 @@ def run(argv: list[str]) -> int:
     parser = command_parser("train", __doc__, EXAMPLE)
     parser.add_argument(
         "policy",
-        choices=["pusht", "pusht-tokens", *VLMS],
-        help="what to train: a diffusion policy, an autoregressive one, a vision-language model, or its two monitors",
+        choices=["pusht", "pusht-tokens", "lift", "lift-flow", *VLMS],
+        help="what to train: a diffusion policy, an autoregressive one, one of diffusion or of flow matching for "
+        "Lift, a vision-language model, or its two monitors",
     )
     parser.add_argument("--out", type=Path, required=True, help="folder for the checkpoint")
     parser.add_argument("--work", type=Path, help="folder for demonstrations and stages (default: OUT.work)")
@@ -51,7 +53,7 @@ def run(argv: list[str]) -> int:
         "--denoising-steps",
         type=int,
         default=100,
-        help="pusht: number of noise levels in training, and steps of its DDPM plan (100, as the shipped one)",
+        help="pusht, lift: number of noise levels in training, and steps of its DDPM plan (100, as the shipped one)",
     )
     parser.add_argument("--smoke", action="store_true", help="a test run with very little data and training")
     options = parser.parse_args(argv)
@@ -60,8 +62,8 @@ def run(argv: list[str]) -> int:
         parser.error("--seed must not be negative and --episodes must be at least 1")
     more = {}
     if options.denoising_steps != 100:
-        if options.policy != "pusht" or not 8 <= options.denoising_steps <= 1000:
-            parser.error("--denoising-steps must be a whole number in [8, 1000], and only for pusht")
+        if options.policy not in DENOISING or not 8 <= options.denoising_steps <= 1000:
+            parser.error("--denoising-steps must be a whole number in [8, 1000], and only for pusht and lift")
         more = {"noise_levels": options.denoising_steps}
     work = options.work or options.out.with_name(options.out.name + ".work")
     if options.policy in VLMS:
@@ -71,15 +73,21 @@ def run(argv: list[str]) -> int:
         return VLMS[options.policy](options, work, questions)
     if options.questions is not None or options.evaluate == "":
         parser.error(f"{options.policy}: --evaluate needs a plan, and --questions is for pusht-vlm and pusht-monitor")
-    from auras_ros.train.pusht import evaluate, make_policy
-    from auras_ros.train.pusht_stages import Schedule
+    from auras_ros.evaluate.settings import find_sim
+    from auras_ros.train.policies import POLICIES, evaluate, make_policy
+    from auras_ros.train.task import Schedule
 
     if options.evaluate:
         with Progress() as progress:
-            result = evaluate(options.out, options.evaluate, episodes, progress.say)
+            result = evaluate(options.policy, options.out, options.evaluate, episodes, progress.say)
         _print(options.evaluate, result)
         return 0
-    schedule = Schedule.smoke() if options.smoke else Schedule()
+    task = POLICIES[options.policy][0]
+    with refused_settings(parser):
+        find_sim(task.sim).check()
+    schedule = task.schedule
+    if options.smoke:
+        schedule = Schedule.smoke(schedule.drift_max)
     with Progress() as progress:
         record = make_policy(options.policy, options.out, work, options.seed, schedule, episodes, progress.say, **more)
     for name, result in record["success"].items():
@@ -131,6 +139,7 @@ def _answers(
         return dict(made["answers"])
 
 
+DENOISING = ("pusht", "lift")
 VLMS = {"pusht-vlm": _vlm, "pusht-monitor": _monitor}
 
 

@@ -111,6 +111,7 @@ def run_episodes(
     max_steps: int = 300,
     report: Callable[[list[EpisodeRecord]], None] = lambda episodes: None,
     batch: int = BATCH,
+    sim: str = "pusht",
 ) -> list[EpisodeRecord]:
     """Play generation plan `plan` in seq on the paused clock, with a new chunk every `execute_steps` control steps.
 
@@ -123,9 +124,13 @@ def run_episodes(
     def watch(runners: EpisodeRunners) -> None:
         report([*done, *runners.finished])
 
-    for group in grouped(seeds, batch):
-        task, timing = Task(max_steps=max_steps), Paused(execute_steps)
-        done += play(checkpoint, Plan(plan), group, task, timing, watch=watch).episodes
+    task, timing = Task(sim, max_steps), Paused(execute_steps)
+    worlds = WorldPool(task.world)
+    try:
+        for group in grouped(seeds, batch):
+            done += play(checkpoint, Plan(plan), group, task, timing, watch=watch, worlds=worlds).episodes
+    finally:
+        worlds.close()
     return done
 
 

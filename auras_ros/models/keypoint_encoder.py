@@ -1,6 +1,6 @@
 """A small image encoder that locates things: convolutions, then the soft-argmax of each feature map.
 
-It is trained on simulator keypoints first and then frozen (train/pusht.py), so that the denoiser's inputs do not change
+It is trained on simulator keypoints first, then frozen (train/stages.py), so that the denoiser's inputs do not change
 during its training. It never normalises pixels: that is the checkpoint's preprocessing.
 """
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from auras_ros.policies.denoising import DenoisingState, Sampler
 from auras_ros.policies.family import Trained
+from auras_ros.policies.flow_sampler import FlowSampler
 from auras_ros.policies.guidance import FlowTime
 from auras_ros.policies.module import NormalisedPolicy
 from auras_ros.policies.perception import PerceptionBlock, cut, encode
@@ -21,10 +22,13 @@ from auras_ros.policies.precision import like_weights, mark
 class DiffusionPolicy(NormalisedPolicy):
     """encoder: [N, 3, h, w] -> [N, F]. network: (actions, timestep, condition) -> its prediction of the same shape.
 
-    The sampler's `prediction` says what the network predicts, clean actions or noise; actions are in [-1, 1] here.
+    The sampler's `prediction` says what the network predicts, clean actions, noise or velocity; actions are in [-1, 1]
+    here.
     """
 
-    def __init__(self, encoder: nn.Module, network: nn.Module, sampler: Sampler, trained: Trained) -> None:
+    def __init__(
+        self, encoder: nn.Module, network: nn.Module, sampler: Sampler | FlowSampler, trained: Trained
+    ) -> None:
         super().__init__(trained)
         self.encoder, self.network, self.sampler = encoder, network, sampler
         mark(self, network)

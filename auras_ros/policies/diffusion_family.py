@@ -1,4 +1,4 @@
-"""Diffusion policies as a family: an image encoder and a noise network, with a sampler."""
+"""Diffusion policies as a family: an image encoder, a network over the horizon, and a denoising or flow sampler."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.denoising import TRAINING_STEPS, Sampler, make_sampler
 from auras_ros.policies.diffusion import DiffusionPolicy
 from auras_ros.policies.family import Trained, known
+from auras_ros.policies.flow_sampler import VELOCITY, FlowSampler
 from auras_ros.policies.networks import build_encoder, build_network
 
 SAMPLER_KEYS = {"sampler", "steps", "spacing", "clip", "corrected"}
@@ -29,9 +30,14 @@ class Diffusion:
         return DiffusionPolicy(networks["encoder"], networks["network"], sampler_of(trained, settings), trained)
 
 
-def sampler_of(trained: Trained, settings: Mapping[str, Any]) -> Sampler:
+def sampler_of(trained: Trained, settings: Mapping[str, Any]) -> Sampler | FlowSampler:
     """The sampler of a plan. Raises KeyError or ValueError, naming the setting."""
     known(settings, SAMPLER_KEYS)
+    if settings["sampler"] == FlowSampler.name:
+        known(settings, {"sampler", "steps"}, "flow: key ")
+        if trained.optional.get("prediction") != VELOCITY:
+            raise ValueError(f"sampler: flow follows a velocity, which this network does not predict ({VELOCITY!r})")
+        return FlowSampler(settings["steps"])
     return make_sampler(
         settings["sampler"],
         settings["steps"],

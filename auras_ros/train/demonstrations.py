@@ -88,12 +88,14 @@ class Demonstrations:
 @dataclass(frozen=True)
 class DemonstrationSettings:
     """One batch of episodes. disturbance: spread of the offset added to a few executed actions, which then stay by
-    `margin` within the channels' bounds; both in the channels' unit."""
+    `margin` within the channels' bounds; both in the channels' unit. sensors: what is recorded of the world's state;
+    empty: all."""
 
     episodes: int
     seed: int
     disturbance: float = 0.0
     margin: float = 0.0
+    sensors: tuple[str, ...] = ()
 
 
 class _Disturbance:
@@ -119,19 +121,22 @@ def _bounds(world: World) -> tuple[Array, Array]:
     return low, high
 
 
-def _seen(world: World) -> tuple[NDArray[np.uint8], Array]:
+def _seen(world: World, sensors: Sequence[str]) -> tuple[NDArray[np.uint8], Array]:
     """Images of all cameras, and the state."""
     images = [world.image(each.name, each.height, each.width) for each in world.cameras]
-    return np.stack(images), np.array(list(world.state().values()))
+    state = world.state()
+    return np.stack(images), np.array([state[name] for name in sensors or state])
 
 
-def _demonstrate(world: WorldT, expert: Expert[WorldT], disturbance: _Disturbance, steps: int) -> list[Moment] | None:
+def _demonstrate(
+    world: WorldT, expert: Expert[WorldT], disturbance: _Disturbance, sensors: Sequence[str], steps: int
+) -> list[Moment] | None:
     """Run the expert from where the world is; the frames if it succeeds, else None."""
     expert.reset()
     frames: list[Moment] = []
     for _ in range(steps):
         action = np.clip(expert.act(world), *_bounds(world))
-        frames.append((*_seen(world), expert.truth(world), action))
+        frames.append((*_seen(world, sensors), expert.truth(world), action))
         if world.step(disturbance.apply(action)).success:
             return frames
     return None
@@ -147,7 +152,7 @@ def expert_episodes(
         world.reset(recipe.seed + episode)
         low, high = _bounds(world)
         disturbance = _Disturbance(recipe.disturbance, random, low + recipe.margin, high - recipe.margin)
-        frames = _demonstrate(world, expert, disturbance, EXPERT_STEPS)
+        frames = _demonstrate(world, expert, disturbance, recipe.sensors, EXPERT_STEPS)
         if frames:
             kept.append(frames)
         progress(f"episode {episode + 1}/{recipe.episodes}, {len(kept)} kept")
@@ -163,13 +168,14 @@ def takeover_episodes(
 ) -> Demonstrations:
     """A policy drives for 10 to 160 steps; where it has not finished, the expert takes over and is recorded."""
     random, kept, finished = np.random.default_rng(recipe.seed), list[list[Moment]](), 0
+    sensors = recipe.sensors
     for episode in range(recipe.episodes):
         world, act = make(random), policy()
         world.reset(recipe.seed + episode)
         bounds, steps = _bounds(world), int(random.integers(10, 160))
-        if any(world.step(np.clip(act(*_seen(world)), *bounds)).success for _ in range(steps)):
+        if any(world.step(np.clip(act(*_seen(world, sensors)), *bounds)).success for _ in range(steps)):
             finished += 1
-        elif frames := _demonstrate(world, expert, _Disturbance(0.0, random, *bounds), TAKEOVER_STEPS):
+        elif frames := _demonstrate(world, expert, _Disturbance(0.0, random, *bounds), sensors, TAKEOVER_STEPS):
             kept.append(frames)
         progress(f"episode {episode + 1}/{recipe.episodes}, policy finished {finished}, {len(kept)} taken over")
     return Demonstrations.of(kept)

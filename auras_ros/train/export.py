@@ -1,7 +1,8 @@
-"""Writes a trained Push-T policy as a checkpoint folder: manifest, weights, golden sample, and the record beside it."""
+"""Writes a trained policy as a checkpoint folder: manifest, weights, golden sample, and the record beside it."""
 
 from __future__ import annotations
 
+import copy
 import json
 import shlex
 import shutil
@@ -12,42 +13,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import nn
 
-from auras_ros.action import Channel, ChannelKind, Contract, HoldPolicy
-from auras_ros.observation import CameraSpec, ObservationSpec, StateSpec
 from auras_ros.policies import writing
 from auras_ros.policies.writing import Description
 from auras_ros.report.picture import canvas
 from auras_ros.report.result import hardware, versions
 from auras_ros.report.table import grouped_by
-from auras_ros.sim.pusht import CONTROL_DT_MS, IMAGE_PX, SIZE_PX, PushTWorld
-from auras_ros.train.diffusion import PIXEL_MEAN, PIXEL_STD
+from auras_ros.sim.worlds import find
 from auras_ros.train.loops import Curve
+from auras_ros.train.task import TrainingTask
 
-AXES = ("agent_x", "agent_y")
-MAX_RATE_PX_S = 4000.0
 PLANS = {"quick": {"sampler": "ddim", "steps": 8}, "ddpm100": {"sampler": "ddpm", "steps": 100}}
+FLOW_PLANS = {"flow5": {"sampler": "flow", "steps": 5}}
 GOLDEN_SEED = 424_242
 
 
-def observation_spec() -> ObservationSpec:
-    """What the Push-T policy sees: one camera, the agent's position, two instants."""
-    camera = CameraSpec("top", IMAGE_PX, IMAGE_PX, mean=(PIXEL_MEAN,) * 3, std=(PIXEL_STD,) * 3)
-    state = StateSpec(AXES, "min_max", (0.0, 0.0), (SIZE_PX, SIZE_PX))
-    return ObservationSpec((camera,), state, history=2, dt_ms=CONTROL_DT_MS)
-
-
-def contract() -> Contract:
-    """What its actions mean: the pusher's target position, in pixels of the table."""
-    channels = tuple(
-        Channel(axis, "px", ChannelKind.ABSOLUTE, 0.0, SIZE_PX, "table", MAX_RATE_PX_S, HoldPolicy.LAST)
-        for axis in AXES
-    )
-    return Contract(channels, CONTROL_DT_MS)
-
-
 def describe(
+    task: TrainingTask,
     name: str,
     kind: str,
     horizon: int,
@@ -56,22 +40,30 @@ def describe(
     network: Mapping[str, Any],
     more: Mapping[str, Any],
 ) -> Description:
-    """What a Push-T checkpoint of this family says of itself; see `policies.writing`."""
-    bounds = [0.0, 0.0], [SIZE_PX, SIZE_PX]
-    return Description(name, kind, horizon, observation_spec(), contract(), *bounds, plans, encoder, network, more)
+    """What a checkpoint of this family says of itself; see `policies.writing`."""
+    return Description(name, kind, horizon, task.spec, task.contract, *task.bounds, plans, encoder, network, more)
 
 
-def write(folder: Path, description: Description, parts: Mapping[str, nn.Module]) -> None:
+def write(folder: Path, task: TrainingTask, description: Description, parts: Mapping[str, nn.Module]) -> None:
     """Any family's (`policies.writing.write`), with a golden sample from the simulator. Raises CheckpointError."""
-    world = PushTWorld()
+    world = find(task.sim).make()
     world.reset(GOLDEN_SEED)
-    frames, states = [], []
-    for _ in range(2):
-        frames.append(world.image())
-        states.append(world.agent)
-        world.step(np.array([SIZE_PX / 2, SIZE_PX / 2]))
-    joints = dict(zip(AXES, np.stack(states).T, strict=True))
-    writing.write(folder, description, parts, {"top": np.stack(frames)}, joints)
+    images: dict[str, list[NDArray[np.uint8]]] = {camera.name: [] for camera in task.spec.cameras}
+    joints: dict[str, list[float]] = {name: [] for name in task.sensors.names}
+    centre = np.array([(each.low + each.high) / 2 for each in world.channels])
+    for _ in range(task.spec.history):
+        state = world.state()
+        for camera in task.spec.cameras:
+            images[camera.name].append(world.image(camera.name, camera.height, camera.width))
+        for name, values in joints.items():
+            values.append(state[name])
+        for _ in range(task.lag):
+            world.step(centre)
+    world.close()
+    if task.half:
+        parts = {name: copy.deepcopy(part).half() for name, part in parts.items()}
+    seen = {name: np.stack(frames) for name, frames in images.items()}
+    writing.write(folder, description, parts, seen, {name: np.array(values) for name, values in joints.items()})
 
 
 def origin(seed: int) -> dict[str, Any]:

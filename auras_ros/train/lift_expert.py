@@ -94,6 +94,15 @@ class LiftExpert:
             self._phase = LiftPhase.ABOVE
 
 
+class LiftPositionExpert(LiftExpert):
+    """The same where actions are positions (absolute=true,turns=false): act(world) -> x, y, z, m, and the gripper."""
+
+    def decide(self, state: Mapping[str, float]) -> Array:
+        increments = super().decide(state)
+        hand = _read(state, [f"{HAND}_{axis}" for axis in "xyz"])
+        return np.array([*(hand + increments[:3] * DELTA_M), increments[-1]])
+
+
 def _read(state: Mapping[str, float], names: Sequence[str]) -> Array:
     try:
         return np.array([state[name] for name in names])

@@ -15,8 +15,9 @@ from torch.nn import functional as F
 from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.observation_tokens import ObservationTokens
 from auras_ros.report.result import Say
-from auras_ros.train.diffusion import HALF_PX, Windows
+from auras_ros.train.diffusion import Windows
 from auras_ros.train.loops import Curve, fit
+from auras_ros.train.pusht_task import HALF_PX
 
 HORIZON = 8  # actions of a chunk, two tokens each
 BATCH = 64  # small enough for the caches of one core: larger ones cost more a window

@@ -22,7 +22,7 @@ from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.sim.pusht import PushTWorld
 from auras_ros.sim.world import StepResult
 from auras_ros.sim.worlds import find
-from auras_ros.train import export
+from auras_ros.train.pusht_task import PUSHT
 from tests.policies import tiny
 
 MS = 1_000_000
@@ -90,7 +90,7 @@ def tiny_checkpoint(**changes: Any) -> Checkpoint:
 
 def scripted_checkpoint(**changes: Any) -> Any:
     """What lockstep asks of a checkpoint, without a network."""
-    given = {"spec": export.observation_spec(), "contract": export.contract(), "horizon": HORIZON, "language": None}
+    given = {"spec": PUSHT.spec, "contract": PUSHT.contract, "horizon": HORIZON, "language": None}
     policy = SimpleNamespace(noise_shape=(3,), steps=2)
     shape = SimpleNamespace(example=lambda batch, random: (torch.zeros(batch), torch.zeros(batch)))
     trained = SimpleNamespace(architecture=shape)

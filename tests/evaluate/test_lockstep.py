@@ -26,7 +26,7 @@ from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.sim.pusht import PushTWorld
 from auras_ros.sim.world import StepResult
-from auras_ros.train import export
+from auras_ros.train.pusht_task import PUSHT
 from tests.evaluate.tables import DT, HORIZON, Recorder, Script, Tables, scripted_checkpoint
 
 
@@ -166,7 +166,7 @@ def test_groups_are_as_large_as_said_and_leave_no_seed_out() -> None:
 
 
 def swapped() -> Contract:
-    contract = export.contract()
+    contract = PUSHT.contract
     return Contract(contract.channels[::-1], contract.dt_ms)
 
 
@@ -174,7 +174,7 @@ def swapped() -> Contract:
     ("changes", "said"),
     [
         ({"contract": swapped()}, "the world's channels are"),
-        ({"contract": Contract(export.contract().channels, 50)}, "the world's step is 100 ms, the policy's 50"),
+        ({"contract": Contract(PUSHT.contract.channels, 50)}, "the world's step is 100 ms, the policy's 50"),
     ],
 )
 def test_a_policy_for_another_world_is_refused(
@@ -186,7 +186,7 @@ def test_a_policy_for_another_world_is_refused(
 
 def test_joints_reach_the_policy_by_name_in_its_own_order(monkeypatch: pytest.MonkeyPatch) -> None:
     state = StateSpec(("agent_y", "agent_x"), "none")
-    _, script, worlds = run(monkeypatch, max_steps=1, spec=replace(export.observation_spec(), state=state))
+    _, script, worlds = run(monkeypatch, max_steps=1, spec=replace(PUSHT.spec, state=state))
     np.testing.assert_allclose(script.frames[0].seen.state[0, -1], worlds[3].agents[0][::-1], rtol=1e-6)
     assert script.frames[0].seen.origin.reference is not None
     np.testing.assert_array_equal(script.frames[0].seen.origin.reference[0], worlds[3].agents[0])
@@ -195,7 +195,7 @@ def test_joints_reach_the_policy_by_name_in_its_own_order(monkeypatch: pytest.Mo
 def test_a_joint_that_the_world_has_not_is_a_fault_of_the_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
     state = StateSpec(("agent_x", "elbow"), "none")
     with pytest.raises(LockstepError, match="elbow"):
-        run(monkeypatch, spec=replace(export.observation_spec(), state=state))
+        run(monkeypatch, spec=replace(PUSHT.spec, state=state))
 
 
 def test_a_chunk_that_the_actuator_would_refuse_is_a_fault_of_the_set_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.denoising import make_sampler
 from auras_ros.policies.diffusion import DiffusionPolicy
 from auras_ros.policies.flow import FlowMatchingPolicy
+from auras_ros.policies.flow_sampler import FlowSampler
 from auras_ros.policies.guidance import MOST_GAIN, GuidablePolicy, Guide, Method, guided_step
 from tests.policies import tiny, tiny_flow
 
@@ -26,6 +27,7 @@ SAMPLERS = {
     "ddim, not corrected": lambda: make_sampler("ddim", 5, "sample", corrected=False),
     "ddpm of clean actions": lambda: make_sampler("ddpm", 10, "sample", 10),
     "ddpm of noise": lambda: make_sampler("ddpm", 10, "epsilon", 10),
+    "flow of a velocity": lambda: FlowSampler(5),
 }
 
 

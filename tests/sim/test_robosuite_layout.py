@@ -38,10 +38,19 @@ def test_cameras_and_channels_follow_from_the_options(text: str) -> None:
         cameras = sim.given(cameras=count, image_px=128).world.cameras
         assert (len(cameras), cameras[0].name) == (count, first)
         assert {(each.width, each.height) for each in cameras} == {(128, 128)}
-    deltas, poses = sim.world.channels, sim.given(absolute=True).world.channels
+    turning = sim.given(turns=True) if kind is LiftWorld else sim
+    deltas, poses = (turning.given(absolute=each).world.channels for each in (False, True))
     assert len(deltas) == len(poses) == channels
     assert {(each.low, each.high) for each in deltas} == {(-1.0, 1.0)}
     assert len({each.name for each in (*deltas, *poses)}) == 13 * channels // 7  # the gripper is in both
+
+
+def test_lift_is_played_by_positions_unless_told_otherwise() -> None:
+    """A gripper that keeps pointing down has no channels of rotation."""
+    sim = find("lift")
+    assert [each.name for each in sim.world.channels] == ["x", "y", "z", "gripper"]
+    assert [each.name for each in sim.given(absolute=False).world.channels] == ["dx", "dy", "dz", "gripper"]
+    assert sim.given(turns=True, absolute=False).world.channels == find("can").world.channels
 
 
 def test_a_camera_of_84_px_is_robomimics_and_calibrated() -> None:
@@ -70,12 +79,12 @@ def test_an_option_that_cannot_be_is_refused_by_name(text: str, said: str) -> No
 
 
 def test_the_greeting_tells_the_cameras_and_channels_of_the_options() -> None:
-    said = greeting(find("lift:cameras=1,absolute=true,image_px=96"))
+    said = greeting(find("lift:cameras=1,turns=true,image_px=96"))
     assert "camera/agentview/image_raw (sensor_msgs/Image, 96x96 rgb8)" in said
     assert "eye_in_hand" not in said
     assert "x -1.5 to 1.5 m, y -1.5 to 1.5 m, z 0.5 to 2 m, rx" in said
     assert "layout.dim[0].label x,y,z,rx,ry,rz,gripper)" in said
-    assert "dx -1 to 1 x 0.05 m" in greeting(find("lift"))
+    assert "dx -1 to 1 x 0.05 m" in greeting(find("can"))
 
 
 @pytest.mark.parametrize("make", [LiftWorld.check, LiftWorld, CanWorld])

@@ -26,8 +26,9 @@ from auras_ros.train.demonstrations import (
     expert_episodes,
     takeover_episodes,
 )
-from auras_ros.train.diffusion import HALF_PX, HORIZON, Windows, keypoint_targets
+from auras_ros.train.diffusion import HORIZON, Windows
 from auras_ros.train.push_table import corners
+from auras_ros.train.pusht_task import HALF_PX, PUSHT
 
 
 def made(*lengths: int) -> Demonstrations:
@@ -91,7 +92,7 @@ class Encoder:
 @settings(max_examples=50, deadline=None)
 def test_a_window_never_crosses_an_episodes_boundary(lengths: list[int]) -> None:
     data = made(*lengths)
-    windows = Windows.of(Encoder(), data)  # type: ignore[arg-type]
+    windows = Windows.of([Encoder()], PUSHT, data)  # type: ignore[list-item]
     ends = np.cumsum(lengths)
     starts = ends - lengths
     for frame, episode in enumerate(data.episode):
@@ -113,7 +114,7 @@ def test_a_window_never_crosses_an_episodes_boundary(lengths: list[int]) -> None
 
 def test_keypoint_targets_are_corners_and_agent_in_table_units() -> None:
     data = made(3)
-    targets = keypoint_targets(data)
+    targets = PUSHT.keypoints(data)
     assert targets.shape == (3, 18)
     expected = np.append(corners(data.truth[2].astype(float)).ravel(), data.state[2]) / HALF_PX - 1
     np.testing.assert_allclose(targets[2], expected, atol=1e-5)

@@ -19,7 +19,7 @@ from auras_ros.sim.pusht import PushTWorld
 from auras_ros.train.demonstrations import DemonstrationSettings, expert_episodes
 from auras_ros.train.push_table import OUTLINE, PUSHER_RADIUS_PX, PushTable
 from auras_ros.train.pusht_expert import WALK_LEAD, WALK_PX, PushExpert, _along, _path, _shortest
-from auras_ros.train.pusht_stages import drifting_table
+from auras_ros.train.pusht_task import drifting_table
 
 SOLVED = (0, 1, 2)
 

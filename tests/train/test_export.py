@@ -20,8 +20,9 @@ from auras_ros.observation import Preprocessor
 from auras_ros.policies.checkpoint import GOLDEN, WEIGHTS, load
 from auras_ros.policies.golden import GoldenSample
 from auras_ros.train import export
-from auras_ros.train.diffusion import HALF_PX, HORIZON, pixels
+from auras_ros.train.diffusion import HORIZON, pixels
 from auras_ros.train.loops import Curve
+from auras_ros.train.pusht_task import AXES, HALF_PX, PUSHT
 from tests.policies.tiny import lively_networks
 from tests.train.checkpoints import write_checkpoint
 
@@ -37,8 +38,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_round_trip(written: Path) -> None:
     checkpoint = load(written)
     assert (checkpoint.name, checkpoint.horizon, checkpoint.plans) == ("untrained", HORIZON, export.PLANS)
-    assert checkpoint.spec == export.observation_spec()
-    assert checkpoint.contract == export.contract()
+    assert checkpoint.spec == PUSHT.spec
+    assert checkpoint.contract == PUSHT.contract
     assert checkpoint.digest == hashlib.sha256((written / WEIGHTS).read_bytes()).hexdigest()
     policy = checkpoint.policy("quick")
     for ours, theirs in zip((policy.encoder, policy.network), lively_networks(), strict=True):
@@ -55,14 +56,14 @@ def test_both_shipped_plans_are_there(written: Path) -> None:
 
 def test_the_golden_sample_covers_every_plan_and_is_a_real_observation(written: Path) -> None:
     sample = GoldenSample.load(written / GOLDEN)
-    assert set(sample.actions) == {f"{plan}/{axis}" for plan in export.PLANS for axis in export.AXES}
+    assert set(sample.actions) == {f"{plan}/{axis}" for plan in export.PLANS for axis in AXES}
     assert all(column.shape == (HORIZON,) for column in sample.actions.values())
     images = sample.images["top"]
     assert images.shape == (2, 96, 96, 3)
     assert images.std() > 10
     assert np.ptp(images.astype(int), axis=-1).max() > 50, "a grey image would not notice swapped colours"
     assert not np.array_equal(*images)
-    assert set(sample.state) == set(export.AXES)
+    assert set(sample.state) == set(AXES)
     assert not np.array_equal(sample.state["agent_x"], sample.state["agent_y"])
 
 

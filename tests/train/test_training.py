@@ -24,14 +24,16 @@ from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.checkpoint import load
 from auras_ros.policies.policy import generate
 from auras_ros.sim.pusht import PushTWorld
-from auras_ros.train import diffusion, pusht, pusht_stages, tokens
+from auras_ros.train import diffusion, policies, pusht_task, stages, tokens
 from auras_ros.train.demonstrations import Demonstrations
 from auras_ros.train.loops import Curve, average_into
-from auras_ros.train.pusht import EXECUTE_STEPS, make_policy, train_diffusion
-from auras_ros.train.pusht_stages import DRIVER_STEPS, Schedule
+from auras_ros.train.policies import EXECUTE_STEPS, make_policy, train_diffusion
+from auras_ros.train.pusht_task import PUSHT
+from auras_ros.train.stages import DRIVER_STEPS
+from auras_ros.train.task import Schedule
 from tests.policies.tiny import lively_networks
 
-TINY = Schedule(1, 1, 1, 1.0, 1, 1, 1, 1, 1, 1)
+TINY = Schedule(1, 1, 1, 1.0, 1, 1, 1, 1, 1, 1, 1)
 
 
 @pytest.fixture(autouse=True)
@@ -72,9 +74,9 @@ def collected(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         assert target.max() <= 512
         return seen(2)
 
-    monkeypatch.setattr(pusht_stages, "expert_episodes", expert)
-    monkeypatch.setattr(pusht_stages, "takeover_episodes", takeover)
-    monkeypatch.setattr(pusht_stages, "build_push_table", lambda: None)
+    monkeypatch.setattr(stages, "expert_episodes", expert)
+    monkeypatch.setattr(stages, "takeover_episodes", takeover)
+    monkeypatch.setattr(pusht_task, "build_push_table", lambda: None)
     return names
 
 
@@ -89,7 +91,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             loops.append(name.removeprefix("train_"))
             return loop(*arguments)
 
-        monkeypatch.setattr(pusht_stages, name, counting)
+        monkeypatch.setattr(stages, name, counting)
     return loops
 
 
@@ -101,24 +103,24 @@ def same(a: nn.Module, b: nn.Module) -> bool:
 def test_an_interrupted_run_goes_on_and_a_finished_one_does_nothing_again(
     tmp_path: Path, collected: list[str], trained: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*arguments: Any) -> Demonstrations:
+    def interrupted(*arguments: Any, **more: Any) -> Demonstrations:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(pusht_stages, "takeover_episodes", interrupted)
+        patch.setattr(stages, "takeover_episodes", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            train_diffusion(tmp_path, 0, TINY, lambda text: None)
+            train_diffusion(PUSHT, tmp_path, 0, TINY, lambda text: None)
     done = {"expert.npz", "drift.npz", "encoder.safetensors", "denoiser.safetensors"}
     assert {path.name for path in tmp_path.iterdir()} == {*done, "curve.json"}
     before = {name: (tmp_path / name).read_bytes() for name in done}
 
-    first = train_diffusion(tmp_path, 0, TINY, lambda text: None)
+    first = train_diffusion(PUSHT, tmp_path, 0, TINY, lambda text: None)
     assert collected == ["expert", "drift", "takeover"]
     assert trained == ["encoder", "denoiser", "encoder", "denoiser"]
     assert {name: (tmp_path / name).read_bytes() for name in done} == before
     assert not [path for path in tmp_path.iterdir() if "partial" in path.name]
 
-    again = train_diffusion(tmp_path, 0, TINY, lambda text: None)
+    again = train_diffusion(PUSHT, tmp_path, 0, TINY, lambda text: None)
     assert len(collected) == 3
     assert len(trained) == 4
     assert all(same(first.parts[part], again.parts[part]) for part in ("encoder", "network"))
@@ -130,7 +132,7 @@ def test_the_curve_survives_an_interruption(tmp_path: Path, collected: list[str]
     for name in ("encoder", "denoiser"):
         module = dict(zip(("encoder", "denoiser"), lively_networks(), strict=True))[name]
         save_file(module.state_dict(), tmp_path / f"{name}.safetensors")
-    assert train_diffusion(tmp_path, 0, TINY, lambda text: None).curve.rows == rows
+    assert train_diffusion(PUSHT, tmp_path, 0, TINY, lambda text: None).curve.rows == rows
 
 
 def test_a_stage_begun_again_drops_its_own_rows_and_no_others() -> None:
@@ -149,8 +151,8 @@ def test_from_training_to_an_evaluated_checkpoint(
     tmp_path: Path, collected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plans = {"quick": {"sampler": "ddim", "steps": 1}}
-    monkeypatch.setattr(pusht, "PLANS", plans)
-    monkeypatch.setattr(pusht, "run_episodes", partial(run_episodes, max_steps=3))
+    monkeypatch.setattr(policies, "PLANS", plans)
+    monkeypatch.setattr(policies, "run_episodes", partial(run_episodes, max_steps=3))
     said: list[str] = []
     record = make_policy("pusht", tmp_path / "pusht", tmp_path / "work", 0, TINY, 2, said.append)
     assert load(tmp_path / "pusht").plans == plans
@@ -167,7 +169,7 @@ def test_from_training_to_an_evaluated_checkpoint(
 def test_another_number_of_denoising_steps_is_trained_further_and_says_so(
     tmp_path: Path, collected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pusht, "run_episodes", partial(run_episodes, max_steps=3))
+    monkeypatch.setattr(policies, "run_episodes", partial(run_episodes, max_steps=3))
     work, said = tmp_path / "work", list[str]()
     record = make_policy("pusht", tmp_path / "out", work, 0, TINY, 1, said.append, noise_levels=12)
     checkpoint = load(tmp_path / "out")
@@ -188,13 +190,14 @@ def test_the_driver_replans_after_its_share_of_a_chunk(monkeypatch: pytest.Monke
         calls.append((noise.shape, context.shape))
         return generate(policy, noise, context)
 
-    monkeypatch.setattr(pusht_stages, "generate", counting)
-    act = pusht_stages._driver(*lively_networks(), 0)
+    monkeypatch.setattr(stages, "generate", counting)
+    encoder, network = lively_networks()
+    act = stages._driver(PUSHT, [encoder], network, 0)
     image = np.zeros((1, 96, 96, 3), np.uint8)
     for step in range(2 * DRIVER_STEPS + 1):
         act(image, np.array([100.0, 200.0]))
         assert len(calls) == step // DRIVER_STEPS + 1
-    assert calls[0] == ((1, 1, 16, 2), (1, pusht_stages.CONDITION))
+    assert calls[0] == ((1, 1, 16, 2), (1, 2 * (64 + 2)))
 
 
 def test_the_average_follows_the_weights_slowly() -> None:
@@ -234,7 +237,7 @@ def test_the_loops_learn() -> None:
 def test_the_decoder_learns_from_tokens() -> None:
     """A few dozen steps bring the loss of unseen draws down, and the encoder stays as it was."""
     encoder = lively_networks()[0]
-    policy = pusht_stages.untrained_tokens(encoder)
+    policy = stages.untrained_tokens(PUSHT, [encoder])
     torch.manual_seed(0)
     index, actions = torch.arange(4), torch.tanh(torch.randn(4, 2))
     windows = diffusion.Windows(torch.randn(4, 64), actions.clone(), actions, index, index)
@@ -254,7 +257,7 @@ def test_the_decoder_learns_from_tokens() -> None:
 def test_from_training_to_an_autoregressive_checkpoint(
     tmp_path: Path, collected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pusht, "run_episodes", partial(run_episodes, max_steps=3))
+    monkeypatch.setattr(policies, "run_episodes", partial(run_episodes, max_steps=3))
     record = make_policy("pusht-tokens", tmp_path / "out", tmp_path / "work", 0, TINY, 2, lambda text: None)
     checkpoint = load(tmp_path / "out")
     assert checkpoint.horizon == tokens.HORIZON

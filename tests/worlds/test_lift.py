@@ -12,8 +12,9 @@ import pytest
 pytest.importorskip("robosuite", reason="needs robosuite: make test-worlds")
 
 from auras_ros.sim.lift import JUMP_STEPS, MOVING_TABLE_M_S, TABLE_REACH_M, LiftWorld
+from auras_ros.sim.robosuite_layout import POINTS_DOWN_RAD
 from auras_ros.train.demonstrations import DemonstrationSettings, expert_episodes
-from auras_ros.train.lift_expert import LiftExpert
+from auras_ros.train.lift_expert import LiftExpert, LiftPositionExpert
 
 STILL = np.array([0.0] * 6 + [-1.0])
 DT_S = 0.05
@@ -139,4 +140,29 @@ def test_demonstrations_of_it_are_collected_and_replay() -> None:
     np.testing.assert_array_equal(world.image("agentview", 84, 84), data.images[0, 0])
     outcomes = [world.step(action).success for action in data.actions.astype(np.float64)]
     assert outcomes[-1]
+    world.close()
+
+
+@pytest.mark.parametrize("absolute", [True, False])
+def test_without_turns_the_gripper_keeps_pointing_down(absolute: bool) -> None:
+    world = LiftWorld(absolute=absolute, turns=False)
+    world.reset(0)
+    goal = np.array([0.05, 0.1, 0.95, -1.0] if absolute else [0.2, 0.3, 0.0, -1.0])
+    for _ in range(25):
+        world.step(goal)
+    turned = np.abs(world._simulation.gripper_pose(0)[3:])  # half a turn: its axis may have either sign
+    np.testing.assert_allclose(turned, POINTS_DOWN_RAD, atol=0.03 if absolute else 0.3)
+    state = world.state()
+    assert ("x" in state) is absolute
+    assert "rx" not in state
+    if absolute:
+        np.testing.assert_allclose([state[axis] for axis in "xyz"], goal[:3], atol=0.01)
+    world.close()
+
+
+def test_the_expert_of_positions_lifts_the_cube_of_a_moving_table() -> None:
+    recipe = DemonstrationSettings(3, 0)
+    world = made(absolute=True, turns=False, table_m_s=0.1)
+    data = expert_episodes(recipe, lambda random: world, LiftPositionExpert(), lambda text: None)
+    assert data.episode[-1] == 2
     world.close()

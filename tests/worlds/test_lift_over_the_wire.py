@@ -29,7 +29,7 @@ print("digest", digest(LiftWorld(table_m_s=0.1), {SEEDS}))
 def test_episodes_are_the_same_over_the_wire() -> None:
     from auras_ros.sim.worlds import find
 
-    world = find("lift:table_m_s=0.1").make()
+    world = find("lift:absolute=false,turns=true,table_m_s=0.1").make()
     try:
         found = digest(world, SEEDS)
     finally:
