@@ -19,7 +19,7 @@ from auras_ros.evaluate.paused import Paused
 from auras_ros.evaluate.seams import Seams
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.checkpoint import Checkpoint
-from auras_ros.train import export
+from auras_ros.train.pusht_task import PUSHT
 from tests.evaluate.tables import DT, MS, Script, Tables, same, scripted_checkpoint, tiny_checkpoint
 
 TICK = 10 * MS
@@ -32,7 +32,7 @@ def test_a_world_is_told_the_same_however_often_the_actuator_ticks(
     monkeypatch: pytest.MonkeyPatch, timing: Timing
 ) -> None:
     """As long as nothing goes by ticks: no blend, and no limit on the rate."""
-    given = export.contract()
+    given = PUSHT.contract
     free = Contract(tuple(replace(each, max_rate=None) for each in given.channels), given.dt_ms)
     checkpoint, found = cast(Checkpoint, scripted_checkpoint(contract=free)), []
     for ticks in (1, 10, 4):
