@@ -20,8 +20,7 @@ from auras_ros.sim.gym_description import RENDER, GymDescription, read, shipped
 from auras_ros.sim.pictures import resized
 from auras_ros.sim.world import ActionChannel, StepResult, World, checked_action
 
-# Its spaces have float32 bounds.
-CLOSE = 1e-6
+CLOSE = 1e-6  # bounds of its spaces are float32
 
 
 @dataclass(frozen=True)

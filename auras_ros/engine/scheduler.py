@@ -96,7 +96,7 @@ class LoraState:
 
     def products_ns(self, rows: int) -> float | None:
         """What adapters' products cost a decode of so many rows; None if that is not known yet."""
-        with_them, without = (self.decodes_ns.get((rows, products)) for products in (True, False))
+        with_them, without = (self.decodes_ns.get((rows, each)) for each in (True, False))
         return None if with_them is None or without is None else max(with_them - without, 0.0)
 
 
