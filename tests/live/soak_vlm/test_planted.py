@@ -16,7 +16,7 @@ import pytest
 
 from auras_ros.engine.options import EngineOptions
 from auras_ros.engine.tables import BlockTables
-from auras_ros.live.soak_vlm import mix, run
+from auras_ros.live.soak_vlm import asks, mix, run
 from auras_ros.live.soak_vlm.asks import Trial
 from auras_ros.live.soak_vlm.hostile import hostile
 from auras_ros.live.soak_vlm.mix import VlmSoak, VlmSoakSettings
@@ -98,6 +98,8 @@ def test_a_block_that_stays_allocated_is_found(folder: Path, monkeypatch: pytest
 
 
 def test_a_request_that_never_ends_is_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody leaves: of a client that goes no end is missed, and which requests lose theirs is a matter of time."""
+    monkeypatch.setattr(asks, "SHARES", {"whole": 1.0})
     real, turns, kept = Pieces.__call__, itertools.count(1), list[Any]()
 
     def losing(self: Pieces, piece: Any) -> None:
