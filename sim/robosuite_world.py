@@ -90,6 +90,7 @@ class RobosuiteWorld(World):
     def reset(self, seed: int) -> None:
         """Place robots and objects at random from `seed`."""
         self._simulation.reset(seed)
+        self._grips = np.zeros(self.robots)
 
     def step(self, action: NDArray[np.float64]) -> StepResult:
         """Move the goal of each arm's controller, and follow it for one control period. The reward is robosuite's,
@@ -97,6 +98,7 @@ class RobosuiteWorld(World):
         checked = checked_action(action, self.channels)
         self._disturb_before_step()
         reward, success = self._simulation.step(self._command(checked))
+        self._grips = checked[self._per_robot - 1 :: self._per_robot]
         return StepResult(float(np.clip(reward, 0.0, 1.0)), success, self._reached(self._simulation.env, success))
 
     def _command(self, action: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -110,17 +112,23 @@ class RobosuiteWorld(World):
     def _reached(self, env: Any, success: bool) -> Mapping[str, float]:
         """The sub-goals of now, from robosuite's environment."""
 
+    @property
+    def _per_robot(self) -> int:
+        return len(self.channels) // self.robots
+
     def state(self) -> Mapping[str, float]:
-        """The robots' readings under robomimic's names; where actions are poses, the grippers' under the channels';
-        with the option `objects` those of the objects too."""
+        """The robots' readings under robomimic's names; under the channels' names how each gripper is driven (0 until
+        it is first commanded, which leaves the fingers as they are) and, where actions are poses, its pose; with the
+        option `objects` the readings of the objects too."""
         readings, told = self._simulation.readings, dict[str, float]()
         names = [f"{robot}_{sensor}" for robot in robot_names(self.robots) for sensor in SENSORS]
         for name in (*names, *(self._simulation.objects if self.options.objects else ())):
             told.update(flattened(name, np.atleast_1d(readings[name]).astype(float).tolist()))
-        for robot in range(self.robots if self.options.absolute else 0):
-            count = len(self.channels) // self.robots
-            channels = [each.name for each in self.channels[count * robot : count * (robot + 1) - 1]]
-            told.update(zip(channels, self._simulation.gripper_pose(robot), strict=False))  # without rotations: 3 of 6
+        for robot in range(self.robots):
+            *moves, grip = (each.name for each in self.channels[self._per_robot * robot :][: self._per_robot])
+            if self.options.absolute:
+                told.update(zip(moves, self._simulation.gripper_pose(robot), strict=False))  # no rotations: 3 of 6
+            told[grip] = float(self._grips[robot])
         return told
 
     def image(self, camera: str, height: int, width: int) -> NDArray[np.uint8]:

@@ -134,7 +134,7 @@ def test_demonstrations_of_it_are_collected_and_replay() -> None:
     recipe = DemonstrationSettings(1, 0)
     data = expert_episodes(recipe, lambda _: world, LiftExpert(), lambda _: None)
     assert data.images.shape[1:] == (2, 84, 84, 3)
-    assert (data.state.shape[1], data.truth.shape[1], data.actions.shape[1]) == (26, 7, 7)
+    assert (data.state.shape[1], data.truth.shape[1], data.actions.shape[1]) == (27, 7, 7)
     np.testing.assert_array_equal(data.state[:, 16:23], data.truth)
     world.reset(0)
     np.testing.assert_array_equal(world.image("agentview", 84, 84), data.images[0, 0])

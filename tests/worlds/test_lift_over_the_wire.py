@@ -1,6 +1,7 @@
 """Lift as a process of robosuite's environment, played from ours: the episodes are those that it has there.
 
-Guards: an episode that is another one over the wire; a process that cannot be made in the environment that
+Guards: an episode that is another one over the wire; a world that cannot be held until a policy's first chunk comes,
+as it must be where the world does not wait; a process that cannot be made in the environment that
 `auras doctor --sim lift --fix` makes.
 """
 
@@ -38,3 +39,23 @@ def test_episodes_are_the_same_over_the_wire() -> None:
     root = Path(__file__).parents[2]
     told = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=180, check=True).stdout
     assert f"digest {found}" in told
+
+
+def test_it_is_held_until_the_first_chunk() -> None:
+    from auras_ros.evaluate.episode_runner import EpisodeRunner, Task
+    from auras_ros.policies.checkpoint import load
+
+    task = Task("lift", 20)
+    world = task.world()
+    try:
+        world.reset(3)
+        before = world.state()
+        runner = EpisodeRunner(load(Path("checkpoints/lift")), task, 3, world, plain=False, now_ns=0)
+        for step in range(10):
+            assert runner.tick(step * world.control_dt_ms * 1_000_000, 0) is None
+        assert (runner.episode.steps, runner.episode.holds) == (10, 10)
+        after = world.state()
+        sensors = [each for each in before if each.startswith(("robot0_eef_pos", "robot0_gripper"))]
+        assert max(abs(after[each] - before[each]) for each in sensors) < 0.005
+    finally:
+        world.close()

@@ -129,24 +129,34 @@ def test_an_increment_moves_along_the_worlds_axes() -> None:
 
 @pytest.mark.parametrize("kind", [LiftWorld, TransportWorld])
 def test_absolute_actions_are_poses_in_the_worlds_frame(kind: type[RobosuiteWorld]) -> None:
-    """The pose under the channels' names, held, keeps the arm where it is: arming starts from there."""
+    """The pose under the channels' names, held, keeps arm and fingers where they are: arming starts from there."""
     world = kind(absolute=True)
     world.reset(0)
     names = [each.name for each in world.channels]
     state = world.state()
-    here = np.array([state.get(each, -1.0) for each in names])  # the gripper's own channel is in no state: open
+    here = np.array([state[each] for each in names])
+    fingers = [each for each in state if "gripper_qpos" in each]
     goal = here + [0.05 if each.endswith("z") and "r" not in each.rpartition("_")[2] else 0.0 for each in names]
     for target in (here, goal):
         for _ in range(20):
             world.step(target)
-        state = world.state()
-        reached = np.array([state.get(each, -1.0) for each in names])
+        reached = np.array([world.state()[each] for each in names])
         positions = [number for number in range(len(names)) if number % 7 < 3]
         np.testing.assert_allclose(reached[positions], target[positions], atol=0.01)
         for first in range(3, len(names), 7):
             turned = [_matrix(values[first : first + 3]) for values in (reached, target)]
             assert np.trace(turned[0].T @ turned[1]) > 1 + 2 * np.cos(0.1)
+    np.testing.assert_allclose([world.state()[each] for each in fingers], [state[each] for each in fingers], atol=0.002)
     world.close()
+
+
+def test_how_a_gripper_is_driven_is_in_the_state(lift: RobosuiteWorld) -> None:
+    lift.reset(0)
+    assert lift.state()["gripper"] == 0.0
+    lift.step(np.array([0.0] * 6 + [1.0]))
+    assert lift.state()["gripper"] == 1.0
+    lift.reset(1)
+    assert lift.state()["gripper"] == 0.0
 
 
 def _matrix(vector: np.ndarray) -> np.ndarray:
