@@ -131,7 +131,7 @@ setup(
             "agent = auras_ros.nodes.agent.node:program",
             "actuator = auras_ros.nodes.actuator.node:main",
             "vlm = auras_ros.nodes.vlm.node:program",
-            "sim_bridge = auras_ros.sim.bridge:main",
+            "sim_bridge = auras_ros.sim.bridge.node:main",
         ],
     },
     classifiers=[

@@ -176,7 +176,7 @@ class Sim:
         """Raises what `check` raises, and WorldLostError if its process ends before the world is made."""
         if self.environment is None:
             return self.world(**vars(self.options))
-        from auras_ros.sim.process_world import ProcessWorld  # not in the process itself
+        from auras_ros.sim.process.world import ProcessWorld  # not in the process itself
 
         return ProcessWorld(self.world, vars(self.options), self.environment.python(self.world.name))
 

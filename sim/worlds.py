@@ -13,12 +13,12 @@ import yaml
 
 from auras_ros import registry
 from auras_ros.parameters import checked, unknown
-from auras_ros.sim.gym import GymOptions, GymWorld
-from auras_ros.sim.lift import MOVING_TABLE_M_S, LiftOptions, LiftWorld
-from auras_ros.sim.pusht import DRIFT_SUCCESS_COVERAGE, PushTOptions, PushTWorld
-from auras_ros.sim.robosuite_tasks import CanWorld, SquareWorld, ToolHangWorld, TransportWorld
-from auras_ros.sim.robosuite_world import RobosuiteOptions
-from auras_ros.sim.simpler import SimplerOptions, SimplerWorld
+from auras_ros.sim.gym.world import GymOptions, GymWorld
+from auras_ros.sim.pusht.world import DRIFT_SUCCESS_COVERAGE, PushTOptions, PushTWorld
+from auras_ros.sim.robosuite.lift import MOVING_TABLE_M_S, LiftOptions, LiftWorld
+from auras_ros.sim.robosuite.tasks import CanWorld, SquareWorld, ToolHangWorld, TransportWorld
+from auras_ros.sim.robosuite.world import RobosuiteOptions
+from auras_ros.sim.simpler.world import SimplerOptions, SimplerWorld
 from auras_ros.sim.world import Sim
 from auras_ros.sim.world_environment import ROBOSUITE
 

@@ -20,7 +20,7 @@ from auras_ros.nodes.actuator import node as actuator
 from auras_ros.nodes.agent import node as agent
 from auras_ros.nodes.vlm import node as vlm
 from auras_ros.ros import process
-from auras_ros.sim import bridge
+from auras_ros.sim.bridge import node as bridge
 
 ROOT = Path(__file__).resolve().parents[1]
 HUGE = """

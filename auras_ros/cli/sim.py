@@ -40,7 +40,7 @@ def run(argv: list[str]) -> int:
         return 2
     print_warnings(config.warnings)
     discovery.apply_range(config)
-    from auras_ros.sim.bridge import main
+    from auras_ros.sim.bridge.node import main
 
     print(greeting(sim), flush=True)
     files = [] if path is None else ["--params-file", str(path)]

@@ -24,7 +24,7 @@ from auras_ros.loading.pipeline import to_latched
 from auras_ros.pipeline.noise import noise_tape
 from auras_ros.pipeline.request import Emission, Identity, Latched, to_chunk
 from auras_ros.policies.checkpoint import Checkpoint
-from auras_ros.sim.process_world import ProcessWorld
+from auras_ros.sim.process.world import ProcessWorld
 
 REQUESTS_PER_EPISODE = 1_000  # each episode has its own stretch of the noise tape, so that seeds are paired
 SEEDS = 2**32 // REQUESTS_PER_EPISODE  # number of seeds that have their own stretch of the noise tape

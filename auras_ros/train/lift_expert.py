@@ -11,7 +11,7 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-from auras_ros.sim.robosuite_layout import DELTA_M
+from auras_ros.sim.robosuite.layout import DELTA_M
 from auras_ros.sim.world import World
 
 Array = NDArray[np.float64]

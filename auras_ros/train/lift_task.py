@@ -8,8 +8,8 @@ from torch import Tensor
 
 from auras_ros.action import Channel, ChannelKind, Contract, HoldPolicy
 from auras_ros.observation import CameraSpec, ObservationSpec, StateSpec
-from auras_ros.sim.lift import LiftWorld
-from auras_ros.sim.robosuite_layout import IMAGE_PX
+from auras_ros.sim.robosuite.layout import IMAGE_PX
+from auras_ros.sim.robosuite.lift import LiftWorld
 from auras_ros.sim.world import World
 from auras_ros.sim.worlds import find
 from auras_ros.train.demonstrations import Demonstrations, Make

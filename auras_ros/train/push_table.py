@@ -14,7 +14,7 @@ import pymunk
 import shapely.geometry as geometry
 from numpy.typing import NDArray
 
-from auras_ros.sim.pusht_env import Env
+from auras_ros.sim.pusht.env import Env
 
 Array = NDArray[np.float64]
 

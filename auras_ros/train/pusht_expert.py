@@ -13,7 +13,7 @@ import shapely.affinity as affinity
 import shapely.geometry as geometry
 from numpy.typing import NDArray
 
-from auras_ros.sim.pusht import PushTWorld
+from auras_ros.sim.pusht.world import PushTWorld
 from auras_ros.train.push_table import CORNERS, OUTLINE, PUSHER_RADIUS_PX, STEP_PX, STEPS, PushTable, corners, rotation
 
 Array = NDArray[np.float64]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from auras_ros.action import Channel, ChannelKind, Contract, HoldPolicy
 from auras_ros.observation import CameraSpec, ObservationSpec, StateSpec
-from auras_ros.sim.pusht import CAMERA, CONTROL_DT_MS, IMAGE_PX, SIZE_PX, PushTWorld
+from auras_ros.sim.pusht.world import CAMERA, CONTROL_DT_MS, IMAGE_PX, SIZE_PX, PushTWorld
 from auras_ros.train.demonstrations import Demonstrations, Make
 from auras_ros.train.push_table import build_push_table, corners
 from auras_ros.train.pusht_expert import PushExpert

@@ -17,8 +17,8 @@ from auras_ros.bench import monitor
 from auras_ros.measure.minutes import Ends
 from auras_ros.report.result import Report
 from auras_ros.ros.msg import String
-from auras_ros.sim.pusht import PushTWorld
-from auras_ros.sim.pusht_things import read_things
+from auras_ros.sim.pusht.things import read_things
+from auras_ros.sim.pusht.world import PushTWorld
 from auras_ros.train.vlm.scenes import clearance
 
 MS = 1_000_000

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from auras_ros.bench import moving_table
-from auras_ros.sim.robosuite_layout import channels_of, flattened
+from auras_ros.sim.robosuite.layout import channels_of, flattened
 from auras_ros.sim.world import StepResult
 from auras_ros.train.lift_expert import LiftExpert
 

@@ -29,7 +29,7 @@ from auras_ros.live.referee.referee import Call, Referee, RefereePhase
 from auras_ros.nodes.common.config import EXECUTABLES, read_config
 from auras_ros.pipeline.plan import Plan
 from auras_ros.ros import Clock, ClockType, Node, init, try_shutdown
-from auras_ros.sim.pusht import DRIFT_SUCCESS_COVERAGE, SUCCESS_COVERAGE
+from auras_ros.sim.pusht.world import DRIFT_SUCCESS_COVERAGE, SUCCESS_COVERAGE
 from auras_ros.sim.worlds import find
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -159,8 +159,8 @@ def test_without_the_simulator_nothing_is_measured_before_that_is_said(
     for module in (durations, trials):
         monkeypatch.setattr(module, "measure_durations", measure)
     monkeypatch.setitem(sys.modules, "gym_pusht.envs.pusht", None)
-    monkeypatch.delitem(sys.modules, "auras_ros.sim.pusht_env", raising=False)
-    monkeypatch.delattr("auras_ros.sim.pusht_env", raising=False)
+    monkeypatch.delitem(sys.modules, "auras_ros.sim.pusht.env", raising=False)
+    monkeypatch.delattr("auras_ros.sim.pusht.env", raising=False)
     assert cli.main(words) == 2
     needs = f"error: 'auras {words[0]}' needs the package 'gym_pusht': pip install 'auras_ros[sim]'\n"
     assert capsys.readouterr().err.endswith(needs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from auras_ros.cli import sim
-from auras_ros.sim import bridge
+from auras_ros.sim.bridge import node as bridge
 from auras_ros.sim.worlds import find
 from tests.nodes.wire import own_domain
 

@@ -9,7 +9,7 @@ from auras_ros.checkpoints.vlm.open import open_vlm
 from auras_ros.engine.build import make_engine
 from auras_ros.engine.options import EngineOptions
 from auras_ros.engine.request import VlmRequest
-from auras_ros.sim.pusht_scene import PosedTable
+from auras_ros.sim.pusht.scene import PosedTable
 from auras_ros.train.vlm.evaluation import is_right
 from auras_ros.train.vlm.questions import TOPICS, TableQuestion, held_out
 

@@ -19,7 +19,7 @@ from auras_ros.pipeline.plan import Plan
 from auras_ros.pipeline.request import Emission, Latched, Ledger
 from auras_ros.pipeline.run_context import RunContext
 from auras_ros.policies.checkpoint import Checkpoint
-from auras_ros.sim.pusht import PushTWorld
+from auras_ros.sim.pusht.world import PushTWorld
 from auras_ros.sim.world import StepResult
 from auras_ros.sim.worlds import find
 from auras_ros.train.pusht_task import PUSHT

@@ -17,7 +17,7 @@ from auras_ros.evaluate.paused import Paused
 from auras_ros.evaluate.settings import EvaluationSettings
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies import checkpoint
-from auras_ros.sim.pusht import PushTWorld
+from auras_ros.sim.pusht.world import PushTWorld
 from tests.another_package import POLICY, WORLD, code_of, install
 
 

@@ -32,7 +32,7 @@ from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.policies.diffusion import DiffusionPolicy
 from auras_ros.policies.flow import FlowState
 from auras_ros.ros.image import image_message, stamp_ns
-from auras_ros.sim.pusht import PushTWorld
+from auras_ros.sim.pusht.world import PushTWorld
 from tests.evaluate.tables import DT, MS, Tables, tiny_checkpoint
 from tests.policies.tiny_flow import CENTER, noise_of, tiny_flow
 

@@ -24,7 +24,7 @@ from auras_ros.observation import StateSpec
 from auras_ros.pipeline.noise import noise_tape
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.checkpoint import Checkpoint
-from auras_ros.sim.pusht import PushTWorld
+from auras_ros.sim.pusht.world import PushTWorld
 from auras_ros.sim.world import StepResult
 from auras_ros.train.pusht_task import PUSHT
 from tests.evaluate.tables import DT, HORIZON, Recorder, Script, Tables, scripted_checkpoint

@@ -33,7 +33,7 @@ from auras_ros.evaluate.tuner.trials import Trials, TrialSettings
 from auras_ros.evaluate.world_pool import WorldPool
 from auras_ros.measure.durations import FrameDuration
 from auras_ros.pipeline.plan import Plan
-from auras_ros.sim.process_world import ProcessWorld
+from auras_ros.sim.process.world import ProcessWorld
 from auras_ros.sim.world import World, WorldLostError
 from auras_ros.sim.worlds import find
 from tests.evaluate.tables import tiny_checkpoint

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from auras_ros.sim.pusht import (
+from auras_ros.sim.pusht.world import (
     DRIFT_HIGH_PX,
     DRIFT_LOW_PX,
     DRIFT_SUCCESS_COVERAGE,

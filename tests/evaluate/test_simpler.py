@@ -29,8 +29,8 @@ from auras_ros.sim.rotations import axis_angle
 from auras_ros.sim.worlds import find
 from tests.evaluate import simpler_checkpoints as checkpoints
 from tests.policies.loaders import openvla_folder, tiny_vla
-from tests.sim import simpler_double
-from tests.sim.simpler_double import Double
+from tests.sim.simpler import double as simpler_double
+from tests.sim.simpler.double import Double
 
 CAN = "simpler:google_robot_pick_coke_can"
 ALONE = ("--clock", "paused", "--modes", "seq", "--frame-steps", "1", "--actions", "1")

@@ -14,7 +14,7 @@ from auras_ros.nodes.actuator.settings import ActuatorSettings
 from auras_ros.nodes.agent.settings import AgentSettings
 from auras_ros.nodes.vlm.settings import VlmSettings
 from auras_ros.parameters import checked
-from auras_ros.sim.bridge_settings import bridge_settings
+from auras_ros.sim.bridge.settings import bridge_settings
 from auras_ros.sim.worlds import find
 
 CONFIGS = sorted((Path(__file__).resolve().parents[2] / "config").glob("pusht*.yaml"))

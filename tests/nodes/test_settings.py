@@ -29,7 +29,7 @@ from auras_ros.nodes.agent import node as agent
 from auras_ros.pipeline.plan import Plan, TooSlowError
 from auras_ros.ros.dds import loopback
 from auras_ros.ros.dds.library import DdsError
-from auras_ros.sim import bridge
+from auras_ros.sim.bridge import node as bridge
 from tests.nodes.wire import Children
 
 

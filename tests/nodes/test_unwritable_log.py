@@ -125,7 +125,7 @@ def test_the_simulator_plays_on_though_nobody_reads_its_log(watch: Watch) -> Non
     watch.node.create_subscription(JointState, "joint_states", heard.append, qos_profile_sensor_data)
     with (
         full_pipe() as descriptor,
-        node("sim.bridge", descriptor, {"seed": 0}, "-r", "action:=refused") as bridge,
+        node("sim.bridge.node", descriptor, {"seed": 0}, "-r", "action:=refused") as bridge,
     ):
         watch.until(lambda: heard, "joint states")
         action = watch.node.create_publisher(Float64MultiArray, "refused", 10)

@@ -105,6 +105,8 @@ AGAINST_THE_GRAIN = [
     ("nodes", "auras_ros.report"),
     ("kernels", "auras_ros.models"),
     ("sim", "auras_ros.ros"),
+    ("sim/gym", "auras_ros.sim.pusht"),
+    ("sim/process", "auras_ros.sim.worlds"),
     ("nodes", "auras_ros.bench"),
     ("train", "auras_ros.cli"),
     ("live", "auras_ros.bench"),

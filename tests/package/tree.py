@@ -26,7 +26,7 @@ ENTRY_POINTS = {
     "agent": "auras_ros.nodes.agent.node:program",
     "actuator": "auras_ros.nodes.actuator.node:main",
     "vlm": "auras_ros.nodes.vlm.node:program",
-    "sim_bridge": "auras_ros.sim.bridge:main",
+    "sim_bridge": "auras_ros.sim.bridge.node:main",
 }
 # The probes make every test say something even where a folder is still empty.
 PROBES = (

@@ -188,7 +188,7 @@ def test_the_bridge_of_push_t(backend: str, children: Children, watch: Watch) ->
     listen(Image, "camera/top/image_raw", images.append, BEST_EFFORT)
     listen(JointState, "joint_states", joints.append, BEST_EFFORT)
     listen(String, "pusht/status", lambda message: status.append(json.loads(message.data)), RELIABLE)
-    child = children(sys.executable, "-m", "auras_ros.sim.bridge", "--ros-args", "-p", "seed:=7")
+    child = children(sys.executable, "-m", "auras_ros.sim.bridge.node", "--ros-args", "-p", "seed:=7")
     watch.until(lambda: images and joints and status, "camera, joint states and status")
     assert (images[-1].height, images[-1].width, images[-1].encoding) == (96, 96, "rgb8")
     assert len(images[-1].data) == 96 * 96 * 3

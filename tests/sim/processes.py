@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import pytest
 
-from auras_ros.sim import process_world
-from auras_ros.sim.process_world import ProcessWorld
+from auras_ros.sim.process import world as process_world
+from auras_ros.sim.process.world import ProcessWorld
 from auras_ros.sim.world import Sim, World
 from auras_ros.sim.world_environment import OURS
 from auras_ros.sim.worlds import SIMS, find

@@ -22,10 +22,10 @@ from auras_ros.clock import VirtualClock
 from auras_ros.nodes.common.config import ConfigError, bridge_alone, read_config
 from auras_ros.parameters import ParameterError
 from auras_ros.ros import Parameter, init, try_shutdown
-from auras_ros.sim.bridge import SimBridge
-from auras_ros.sim.bridge_settings import bridge_settings
-from auras_ros.sim.game import Game
-from auras_ros.sim.pusht import PushTWorld
+from auras_ros.sim.bridge.game import Game
+from auras_ros.sim.bridge.node import SimBridge
+from auras_ros.sim.bridge.settings import bridge_settings
+from auras_ros.sim.pusht.world import PushTWorld
 from auras_ros.sim.world import ActionError, ActionRefusal, World
 from auras_ros.sim.worlds import find
 from tests.another_package import WORLD, install

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from auras_ros.sim.pusht import PushTWorld
+from auras_ros.sim.pusht.world import PushTWorld
 from auras_ros.sim.world import StepResult
 from auras_ros.train.demonstrations import (
     Demonstrations,

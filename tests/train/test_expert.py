@@ -15,7 +15,7 @@ import shapely.geometry as geometry
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from auras_ros.sim.pusht import PushTWorld
+from auras_ros.sim.pusht.world import PushTWorld
 from auras_ros.train.demonstrations import DemonstrationSettings, expert_episodes
 from auras_ros.train.push_table import OUTLINE, PUSHER_RADIUS_PX, PushTable
 from auras_ros.train.pusht_expert import WALK_LEAD, WALK_PX, PushExpert, _along, _path, _shortest

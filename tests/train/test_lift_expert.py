@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from auras_ros.sim.robosuite_layout import DELTA_M, flattened
+from auras_ros.sim.robosuite.layout import DELTA_M, flattened
 from auras_ros.train.lift_expert import CLOSED, HAND, LiftExpert
 
 SUBSTEPS, DT_S = 25, 0.002

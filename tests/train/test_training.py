@@ -23,7 +23,7 @@ from auras_ros.models.unet1d import ConditionalUnet1d
 from auras_ros.policies.autoregressive import AutoregressivePolicy
 from auras_ros.policies.checkpoint import load
 from auras_ros.policies.policy import generate
-from auras_ros.sim.pusht import PushTWorld
+from auras_ros.sim.pusht.world import PushTWorld
 from auras_ros.train import diffusion, policies, pusht_task, stages, tokens
 from auras_ros.train.demonstrations import Demonstrations
 from auras_ros.train.loops import Curve, average_into

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from auras_ros.sim.lift import LiftWorld
-from auras_ros.sim.robosuite_layout import cameras_of, channels_of, flattened
+from auras_ros.sim.robosuite.layout import cameras_of, channels_of, flattened
+from auras_ros.sim.robosuite.lift import LiftWorld
 from auras_ros.sim.world import StepResult, World, checked_action
 
 STEP_M = 0.03  # the gripper's longest way in a control step

@@ -11,8 +11,8 @@ import pytest
 
 pytest.importorskip("robosuite", reason="needs robosuite: make test-worlds")
 
-from auras_ros.sim.lift import JUMP_STEPS, MOVING_TABLE_M_S, TABLE_REACH_M, LiftWorld
-from auras_ros.sim.robosuite_layout import POINTS_DOWN_RAD
+from auras_ros.sim.robosuite.layout import POINTS_DOWN_RAD
+from auras_ros.sim.robosuite.lift import JUMP_STEPS, MOVING_TABLE_M_S, TABLE_REACH_M, LiftWorld
 from auras_ros.train.demonstrations import DemonstrationSettings, expert_episodes
 from auras_ros.train.lift_expert import LiftExpert, LiftPositionExpert
 

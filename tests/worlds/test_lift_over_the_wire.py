@@ -21,7 +21,7 @@ pytest.importorskip("torch", reason="is played from our own environment")
 
 SEEDS = (3, 4, 3)
 IN_PROCESS = f"""
-from auras_ros.sim.lift import LiftWorld
+from auras_ros.sim.robosuite.lift import LiftWorld
 from tests.worlds.episodes import digest
 print("digest", digest(LiftWorld(table_m_s=0.1), {SEEDS}))
 """

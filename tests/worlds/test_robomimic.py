@@ -16,10 +16,10 @@ import pytest
 pytest.importorskip("robosuite", reason="needs robosuite: make test-worlds")
 pytest.importorskip("torch", reason="needs robomimic, and torch for it")
 
-from auras_ros.sim.lift import LiftWorld
-from auras_ros.sim.robosuite_layout import flattened
-from auras_ros.sim.robosuite_tasks import CanWorld, SquareWorld
-from auras_ros.sim.robosuite_world import SENSORS, RobosuiteWorld
+from auras_ros.sim.robosuite.layout import flattened
+from auras_ros.sim.robosuite.lift import LiftWorld
+from auras_ros.sim.robosuite.tasks import CanWorld, SquareWorld
+from auras_ros.sim.robosuite.world import SENSORS, RobosuiteWorld
 
 CAMERAS = ("agentview", "robot0_eye_in_hand")
 SEED = 7
@@ -43,7 +43,7 @@ def utilities() -> Any:
 
 @pytest.mark.parametrize("kind", [LiftWorld, CanWorld, SquareWorld])
 def test_it_sees_what_robomimics_wrapper_sees(kind: type[RobosuiteWorld], utilities: Any) -> None:
-    from auras_ros.sim.robosuite_env import _controller
+    from auras_ros.sim.robosuite.env import _controller
 
     world = kind(objects=True, fast_rendering=False)
     theirs = utilities.create_env(

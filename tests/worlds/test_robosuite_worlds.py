@@ -19,9 +19,9 @@ import pytest
 
 pytest.importorskip("robosuite", reason="needs robosuite: make test-worlds")
 
-from auras_ros.sim.lift import LiftWorld
-from auras_ros.sim.robosuite_tasks import CanWorld, SquareWorld, ToolHangWorld, TransportWorld
-from auras_ros.sim.robosuite_world import RobosuiteWorld
+from auras_ros.sim.robosuite.lift import LiftWorld
+from auras_ros.sim.robosuite.tasks import CanWorld, SquareWorld, ToolHangWorld, TransportWorld
+from auras_ros.sim.robosuite.world import RobosuiteWorld
 from auras_ros.sim.world import ActionError, ActionRefusal
 
 STEPS = 8
@@ -205,7 +205,7 @@ def test_fast_rendering_shows_the_same_scene() -> None:
 
 def test_without_opengl_it_steps_and_says_what_to_install() -> None:
     program = (
-        "from auras_ros.sim.lift import LiftWorld\nimport numpy as np\nworld = LiftWorld()\nworld.reset(0)\n"
+        "from auras_ros.sim.robosuite.lift import LiftWorld\nimport numpy as np\nworld = LiftWorld()\nworld.reset(0)\n"
         "print(world.step(np.zeros(7)).success)\nworld.image('agentview', 84, 84)\n"
     )
     environment = os.environ | {"MUJOCO_GL": "disable", "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -219,7 +219,7 @@ def test_without_opengl_it_steps_and_says_what_to_install() -> None:
 
 def test_nothing_is_said_at_the_end_of_a_process_that_drew() -> None:
     program = (
-        "from auras_ros.sim.lift import LiftWorld\nworlds = [LiftWorld(), LiftWorld()]\n"
+        "from auras_ros.sim.robosuite.lift import LiftWorld\nworlds = [LiftWorld(), LiftWorld()]\n"
         "for world in worlds:\n    world.reset(0)\n    world.image('agentview', 84, 84)\nworlds.pop()\n"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}

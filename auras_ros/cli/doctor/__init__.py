@@ -139,7 +139,7 @@ def opencv() -> Finding:
 
 def simulator() -> Finding:
     try:
-        importlib.import_module("auras_ros.sim.pusht_env")
+        importlib.import_module("auras_ros.sim.pusht.env")
     except (ImportError, OSError) as error:
         return note("simulator", f"Push-T is not installed: {error}", "for the demo: pip install 'auras_ros[sim]'")
     return ok("simulator", f"Push-T (gym-pusht {_version('gym-pusht')})")

@@ -25,10 +25,10 @@ EXECUTABLES = {
     "agent": "auras_ros.nodes.agent.node",
     "actuator": "auras_ros.nodes.actuator.node",
     "vlm": "auras_ros.nodes.vlm.node",
-    "sim_bridge": "auras_ros.sim.bridge",
+    "sim_bridge": "auras_ros.sim.bridge.node",
 }
 BRIDGE = "sim_bridge"  # the executable of every world; its node has the world's name
-WORLDS, BRIDGE_SETTINGS = "auras_ros.sim.worlds", "auras_ros.sim.bridge_settings"
+WORLDS, BRIDGE_SETTINGS = "auras_ros.sim.worlds", "auras_ros.sim.bridge.settings"
 SETTINGS = {  # node -> the dataclass whose fields are its parameters; those of bridges: `settings_of`
     "actuator": "auras_ros.nodes.actuator.settings:ActuatorSettings",
     "agent": "auras_ros.nodes.agent.settings:AgentSettings",

@@ -22,8 +22,8 @@ from auras_ros.checkpoints.vlm.chat import VlmPrompt
 from auras_ros.checkpoints.vlm.open import VlmCheckpoint, open_vlm
 from auras_ros.report.result import Say
 from auras_ros.report.statistics import success_fields
-from auras_ros.sim.pusht import SIZE_PX, SUCCESS_COVERAGE
-from auras_ros.sim.pusht_scene import PosedTable
+from auras_ros.sim.pusht.scene import PosedTable
+from auras_ros.sim.pusht.world import SIZE_PX, SUCCESS_COVERAGE
 from auras_ros.train.vlm.questions import TOPICS, TableQuestion, blind_share, held_out
 from auras_ros.train.vlm.scenes import NEAR_COVERAGE, Scene
 

@@ -16,7 +16,7 @@ from auras_ros.models.idefics3 import Idefics3Config
 from auras_ros.models.llama import LlamaConfig
 from auras_ros.models.vit import VitConfig
 from auras_ros.models.vlm import Vlm
-from auras_ros.sim.pusht import IMAGE_PX
+from auras_ros.sim.pusht.world import IMAGE_PX
 from auras_ros.train.vlm.questions import TOPICS
 
 START, END, AROUND, WHOLE, IMAGE = (

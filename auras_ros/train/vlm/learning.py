@@ -22,7 +22,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from auras_ros.models.vit import Vit
 from auras_ros.models.vlm import TiledVlm
 from auras_ros.report.result import Say
-from auras_ros.sim.pusht import IMAGE_PX
+from auras_ros.sim.pusht.world import IMAGE_PX
 from auras_ros.train.loops import REPORT_STEPS, Curve, fit
 from auras_ros.train.vlm.beginning import look_around
 from auras_ros.train.vlm.conversation import Conversations, Packed

@@ -25,7 +25,7 @@ from auras_ros.checkpoints.task_head import WEIGHTS as HEAD_WEIGHTS
 from auras_ros.checkpoints.vlm.open import VlmCheckpoint, open_vlm
 from auras_ros.report.result import Say
 from auras_ros.report.statistics import success_fields
-from auras_ros.sim.pusht_scene import PosedTable
+from auras_ros.sim.pusht.scene import PosedTable
 from auras_ros.train.export import origin, put_in_place, write_record
 from auras_ros.train.loops import Curve
 from auras_ros.train.vlm.evaluation import ask

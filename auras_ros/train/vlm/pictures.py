@@ -14,8 +14,8 @@ from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from auras_ros.report.result import Say
-from auras_ros.sim.pusht import IMAGE_PX, SIZE_PX, SUCCESS_COVERAGE
-from auras_ros.sim.pusht_scene import PosedTable
+from auras_ros.sim.pusht.scene import PosedTable
+from auras_ros.sim.pusht.world import IMAGE_PX, SIZE_PX, SUCCESS_COVERAGE
 from auras_ros.train.push_table import corners
 from auras_ros.train.vlm.questions import TOPICS
 from auras_ros.train.vlm.scenes import COLOURS, Scene, draw_scene

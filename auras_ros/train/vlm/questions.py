@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from auras_ros.sim.pusht import SIZE_PX, SUCCESS_COVERAGE
+from auras_ros.sim.pusht.world import SIZE_PX, SUCCESS_COVERAGE
 from auras_ros.train.vlm.scenes import COLOURS, MOST, NEAR_COVERAGE, Scene, draw_scene
 
 ALIGNED_DEG = 5.0  # up to here the tee need not turn

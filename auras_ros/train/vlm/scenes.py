@@ -12,8 +12,8 @@ import shapely.affinity as affinity
 import shapely.geometry as geometry
 from numpy.typing import NDArray
 
-from auras_ros.sim.pusht import SIZE_PX, SUCCESS_COVERAGE
-from auras_ros.sim.pusht_things import Disc
+from auras_ros.sim.pusht.things import Disc
+from auras_ros.sim.pusht.world import SIZE_PX, SUCCESS_COVERAGE
 from auras_ros.train.push_table import OUTLINE, PUSHER_RADIUS_PX, corners, rotation
 
 Array = NDArray[np.float64]

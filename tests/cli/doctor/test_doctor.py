@@ -131,7 +131,7 @@ def test_two_owners_of_cv2(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_simulator(missing: Callable[[str, str], None]) -> None:
-    missing("auras_ros.sim.pusht_env", "No module named 'gym_pusht'")
+    missing("auras_ros.sim.pusht.env", "No module named 'gym_pusht'")
     is_note(doctor.simulator(), "gym_pusht", "auras_ros[sim]")
 
 

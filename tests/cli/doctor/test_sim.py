@@ -22,7 +22,7 @@ from auras_ros.cli.doctor import sim as module
 from auras_ros.cli.doctor.finding import Finding, Verdict
 from auras_ros.cli.doctor.sim import SimChecks, mend, wrong_versions
 from auras_ros.own_environment import SetupError, python_of
-from auras_ros.sim.pusht import PushTWorld
+from auras_ros.sim.pusht.world import PushTWorld
 from auras_ros.sim.world import Sim
 from auras_ros.sim.world_environment import EGL, OSMESA, OURS, ROBOSUITE, Renderer, WorldEnvironment
 from auras_ros.sim.worlds import SIMS, find
@@ -246,7 +246,7 @@ def raising(error: Exception) -> Callable[..., Any]:
     ("method", "error", "words"),
     [
         ("check", ModuleNotFoundError("No module named 'pymunk'", name="pymunk"), ["pip install 'auras_ros[sim]'"]),
-        ("__init__", ValueError("no such table"), ["pusht cannot be made: no such table", "auras_ros.sim.pusht"]),
+        ("__init__", ValueError("no such table"), ["pusht cannot be made: no such table", "auras_ros.sim.pusht.world"]),
         ("reset", RuntimeError("no physics"), ["pusht begins no episode: no physics"]),
         ("image", OSError("no display"), ["pusht begins no episode: no display"]),
     ],

@@ -22,7 +22,7 @@ from auras_ros.nodes.common.messages import chunk_message, host_id, json_message
 from auras_ros.nodes.vlm import node as vlm
 from auras_ros.ros.image import image_message, to_time_msg
 from auras_ros.ros.msg import Bool, Header, JointState, String
-from auras_ros.sim import bridge
+from auras_ros.sim.bridge import node as bridge
 
 NAMES = ["agent_x", "agent_y"]
 Facts = dict[str, Any]

@@ -16,7 +16,7 @@ from auras_ros.cli import train
 from auras_ros.engine.build import make_engine
 from auras_ros.engine.options import EngineOptions
 from auras_ros.engine.request import VlmRequest
-from auras_ros.sim.pusht_scene import PosedTable
+from auras_ros.sim.pusht.scene import PosedTable
 from auras_ros.train.vlm.evaluation import table_prompt
 from auras_ros.train.vlm.monitor import LABELS, MONITORS, _heads_answers, evaluate_monitors, question_of
 from auras_ros.train.vlm.questions import held_out

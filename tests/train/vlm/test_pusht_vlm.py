@@ -14,7 +14,7 @@ from safetensors import safe_open
 
 from auras_ros.checkpoints.vlm.open import open_vlm
 from auras_ros.cli import train
-from auras_ros.sim.pusht import PushTWorld
+from auras_ros.sim.pusht.world import PushTWorld
 from auras_ros.train.vlm import stages
 from auras_ros.train.vlm.evaluation import ask, evaluate_vlm
 from auras_ros.train.vlm.questions import TOPICS

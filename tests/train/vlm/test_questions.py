@@ -15,7 +15,7 @@ import torch
 
 from auras_ros.checkpoints.vlm.open import open_vlm
 from auras_ros.models.idefics3 import build_idefics3
-from auras_ros.sim.pusht_scene import PosedTable
+from auras_ros.sim.pusht.scene import PosedTable
 from auras_ros.train.push_table import corners
 from auras_ros.train.vlm import questions, stages
 from auras_ros.train.vlm.beginning import NEIGHBOURS, look_around

@@ -11,9 +11,9 @@ import math
 import numpy as np
 import pytest
 
-from auras_ros.sim.pusht import PushTWorld
-from auras_ros.sim.pusht_scene import PosedTable
-from auras_ros.sim.pusht_things import Disc
+from auras_ros.sim.pusht.scene import PosedTable
+from auras_ros.sim.pusht.things import Disc
+from auras_ros.sim.pusht.world import PushTWorld
 from auras_ros.train.vlm.questions import HELD_OUT, TOPICS
 from auras_ros.train.vlm.scenes import COLOURS, GOAL, HALF_WAY_PX, Scene, draw_scene
 

@@ -1,0 +1,1 @@
+"""Any Gymnasium environment as a world, by a file that describes it."""
