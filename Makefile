@@ -12,7 +12,8 @@ BIN := .venv/bin
 
 help:
 	@echo 'make demo   install what the demo needs, then run the live closed loop three times, about four minutes;'
-	@echo '            SIM=pusht: on a table that stands still'
+	@echo '            SIM=pusht: on a table that stands still; SIM=lift, SIM=lift-moving:table_m_s=0.1: robosuite, installed'
+	@echo '            into an environment of its own, two plays of eight episodes'
 	@echo 'make test   install what the tests need, then lint and test'
 	@echo 'make test-ros  the tests that need rclpy, where a ROS 2 installation is sourced'
 	@echo 'make test-worlds  make the environment of robosuite, and run the tests that need it'
@@ -28,7 +29,8 @@ env:
 
 demo:
 	@sh scripts/env.sh demo
-	@$(BIN)/auras demo $(if $(SIM),--sim $(SIM))
+	@$(if $(SIM),$(BIN)/auras doctor --sim '$(SIM)' --fix)
+	@$(BIN)/auras demo $(if $(SIM),--sim '$(SIM)')
 
 # Three workers on two cores, because a third of the tests' time is spent waiting.
 test: env lint

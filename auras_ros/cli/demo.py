@@ -1,49 +1,45 @@
-"""`auras demo`: the complete closed loop on Push-T over real topics, scored by a referee, filmed and measured."""
+"""`auras demo`: the complete closed loop over real topics in any world, scored by a referee, filmed and measured."""
 
 from __future__ import annotations
 
 import importlib.util
-import math
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from auras_ros import resources
 from auras_ros.cli.command import INTERRUPTED, stop_signals
-from auras_ros.cli.demo_options import DemoOptions, overrides, parse, with_period
+from auras_ros.cli.demo_options import DemoOptions, overrides, parse
+from auras_ros.cli.demo_policy import STAGES, DemoPolicy, in_turn
+from auras_ros.cli.demo_results import ASKED, DemoResult, write
 from auras_ros.cli.progress import Progress
 from auras_ros.clock import MonotonicClock
 from auras_ros.live.referee.answers import TableAnswers
 from auras_ros.live.referee.episode import Rules
-from auras_ros.live.referee.film import RATE_HZ, Film
-from auras_ros.live.referee.measures import NS_PER_MS, Measures
+from auras_ros.live.referee.film import Film
+from auras_ros.live.referee.measures import NS_PER_MS
 from auras_ros.live.referee.pictures import HEIGHT_PX, WIDTH_PX
-from auras_ros.live.referee.referee import Referee, RefereePhase
-from auras_ros.live.referee.summary import figures, table
-from auras_ros.live.referee.video import VideoFile, side_by_side
-from auras_ros.measure.cores import available
+from auras_ros.live.referee.pusht_view import PushTView
+from auras_ros.live.referee.referee import RefereePhase
+from auras_ros.live.referee.summary import progress_line
+from auras_ros.live.referee.video import VideoFile
+from auras_ros.live.referee.view import CamerasView, View
 from auras_ros.nodes.common import discovery
 from auras_ros.nodes.common.config import read_config
 from auras_ros.nodes.common.supervisor import Supervisor, SupervisorError
 from auras_ros.pipeline.plan import Plan
-from auras_ros.report.result import Report
-from auras_ros.sim.world import Sim
-from auras_ros.sim.worlds import find
 
 STARTUP_S = 30.0  # longest time without a new topic or service
-AGENT_STARTUP_S = 90.0  # the same if only the agent is missing: it loads, checks and warms up the policy
+LOADING_S = 90.0  # the same if only the agent is missing, which loads and warms up the policy, or a world in a process
 LOG_LINES = 15
-QUICKEST = "quick"  # the shipped policy's quickest generation, if the requested one is too slow on this machine
-FEWEST_STEPS, MOST_STEPS = 8, 100  # of the shipped policy's `quick`; of its training
+FEWEST_STEPS, MOST_STEPS = 8, 100  # of the included policies' `quick`; of their training
 TRIAL, TRIAL_STEPS, TRIAL_S = "trial", 40, 4.0  # played to learn how long a step takes beside the other processes
 REQUEST_PERIODS = 3.4  # control periods by the trial; the play itself is up to a tenth quicker or slower
-STAGES = 6  # frames of about a control period, whose requests live well within a chunk's horizon
-ASKED = "vlm"  # played like `auras`, with questions to the vision-language model beside it
 TITLES = {TRIAL: "trial", "seq": "sequential", "auras": "auras", ASKED: "auras, asked"}
 
 
@@ -53,6 +49,11 @@ class DemoError(RuntimeError):
 
 def run(argv: list[str]) -> int:
     options = parse(argv)
+    try:
+        options.world.check()
+    except ValueError as error:  # its environment is not made: the message says how
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     discovery.apply_range(read_config(resources.find("config", "demo.yaml")))  # by default not on a robot's network
     try:
         options.out.mkdir(parents=True, exist_ok=True)
@@ -61,23 +62,6 @@ def run(argv: list[str]) -> int:
         return 2
     with stop_signals() as stopping:
         return _play_all(options, stopping)
-
-
-@dataclass(frozen=True)
-class DemoResult:
-    """What came of a play. referee: None if it never began. film: its file and each seed's frames, or None. error: why
-    it ended early, or "". answers: of the vision-language model, if it was asked."""
-
-    name: str
-    title: str
-    plan: Plan
-    sim: Sim
-    referee: Referee | None
-    measures: Measures
-    deadline_ms: float
-    film: tuple[Path, Mapping[int, int]] | None
-    error: str
-    answers: TableAnswers | None = None
 
 
 def _play_all(options: DemoOptions, stopping: list[int]) -> int:
@@ -105,8 +89,34 @@ def _play_all(options: DemoOptions, stopping: list[int]) -> int:
 
 
 def _play_in_turn(options: DemoOptions, stopping: list[int], plays: list[DemoResult]) -> dict[str, float]:
-    """Play for a few seconds to learn how many steps to take, then all plans with so many; these are added to `plays`.
-    Returns what was learnt. Raises DemoError if nothing was."""
+    """Play for a few seconds to learn how many denoising steps to take, then all plans with so many; these are added to
+    `plays`. A policy that does not denoise is played by its first plan. Returns what was learnt. Raises DemoError if
+    nothing was."""
+    first = next(iter(options.policy.plans), "")
+    plans, learnt = in_turn(first, min(STAGES, options.policy.steps(first) or STAGES)), dict[str, float]()
+    if options.policy.denoises:
+        learnt = _steps_by_trial(options, stopping)
+        if stopping:
+            return {}
+        plans = all_plans(round(learnt["denoising_steps"]))
+    for name, plan in plans.items():
+        if name == ASKED and not options.is_pusht:
+            break
+        if name == ASKED and (missing := _missing()):
+            print(f"no questions: {missing} is not installed; pip install 'auras_ros[vlm]'", file=sys.stderr)
+            break
+        took = f", {learnt['request_ms_expected']:.0f} ms a request" if plan.mode == "seq" and learnt else ""
+        plays.append(_Play(name, plan, options, stopping, took).run())
+        referee = plays[-1].referee
+        if stopping or plays[-1].error or referee is None:
+            break
+        # The other one plays as many episodes as were finished, on the same seeds.
+        options = replace(options, rules=replace(options.rules, episodes=max(1, len(referee.episodes))))
+    return learnt
+
+
+def _steps_by_trial(options: DemoOptions, stopping: list[int]) -> dict[str, float]:
+    """How many denoising steps fit, by a play of a few seconds, which is kept nowhere. Raises DemoError."""
     rules = Rules(seconds=TRIAL_S, episodes=1, grace_s=0.0)
     trial = _Play(TRIAL, Plan(f"ddim{TRIAL_STEPS}"), replace(options, rules=rules), stopping).run()
     if trial.film is not None:
@@ -115,19 +125,8 @@ def _play_in_turn(options: DemoOptions, stopping: list[int], plays: list[DemoRes
         return {}
     if trial.error:
         raise DemoError(trial.error)
-    steps, request_ms = denoising_steps(trial)
+    steps, request_ms = denoising_steps(trial, options.policy)
     print(f"{steps} denoising steps: a sequential request takes some {request_ms:.0f} ms here", flush=True)
-    for name, plan in all_plans(steps).items():
-        if name == ASKED and (missing := _missing()):
-            print(f"no questions: {missing} is not installed; pip install 'auras_ros[vlm]'", file=sys.stderr)
-            break
-        took = f", {request_ms:.0f} ms a request" if plan.mode == "seq" else ""
-        plays.append(_Play(name, plan, options, stopping, took).run())
-        referee = plays[-1].referee
-        if stopping or plays[-1].error or referee is None:
-            break
-        # The other one plays as many episodes as were finished, on the same seeds.
-        options = replace(options, rules=replace(options.rules, episodes=max(1, len(referee.episodes))))
     return {"denoising_steps": steps, "request_ms_expected": request_ms}
 
 
@@ -136,22 +135,18 @@ class _Play:
 
     def __init__(self, name: str, plan: Plan, options: DemoOptions, stopping: list[int], took: str = "") -> None:
         """name: of this play of several, or "". took: what its title says of a request's duration."""
-        from auras_ros.nodes.actuator.settings import load_contract
-
         self._name, self.plan, self._stopping, self._progress = name, plan, stopping, Progress(quiet_s=5.0)
         self._took, self._answers = took, TableAnswers() if name == ASKED else None
-        self._options = replace(options, plan=plan)
+        self._options, self._world = replace(options, plan=plan), options.world
         self._config = resources.find("config", "demo.yaml")
         self._overrides = overrides(self._options)
-        config = read_config(self._config)
-        actuator = config.section("actuator")
-        self._rate_hz, self._contract = float(actuator["rate_hz"]), load_contract(actuator["checkpoint"])
-        self._sim = find(options.sim)
+        self._rate_hz = float(read_config(self._config).section("actuator")["rate_hz"])
         self._video: VideoFile | None = None
         self._film: Film | None = None
         if options.video:
-            self._video = VideoFile(options.out / f"{name or 'demo'}.mp4", RATE_HZ, WIDTH_PX, HEIGHT_PX)
-            self._film = Film(self._video, self._sim.options.success_coverage, self.title)
+            step_ms = self._world.world.control_dt_ms
+            self._video = VideoFile(options.out / f"{name or 'demo'}.mp4", 1000.0 / step_ms, WIDTH_PX, HEIGHT_PX)
+            self._film = Film(self._video, view_of(options), self.title, step_ms)
 
     @property
     def title(self) -> str:
@@ -161,7 +156,8 @@ class _Play:
         from auras_ros.live.referee.node import RefereeNode
 
         clock, error = MonotonicClock(), ""
-        node = RefereeNode(self._sim.world.name, self._contract, self._rate_hz, self._film, clock, self._answers)
+        name, contract = self._world.world.name, self._options.policy.contract
+        node = RefereeNode(name, contract, self._rate_hz, self._film, clock, self._answers)
         try:
             self._play(node)
         except DemoError as failure:
@@ -178,7 +174,7 @@ class _Play:
             print("stopped before the first episode", flush=True)
         film = (self._video.path, self._film.lengths) if self._video and self._film and self._video.frames else None
         told = (node.referee, node.measures, node.deadline_ms)
-        return DemoResult(self._name, self.title, self.plan, self._sim, *told, film, error, self._answers)
+        return DemoResult(self._name, self.title, self.plan, self._world, *told, film, error, self._answers)
 
     # -- playing ------------------------------------------------------------------------------------------
 
@@ -189,7 +185,8 @@ class _Play:
         log_path = self._options.out / "log.txt"
         try:
             with log_path.open("w" if self._name in ("", TRIAL) else "a", encoding="utf-8") as log:
-                supervisor = Supervisor(self._config, log=log, parameters=self._overrides)
+                sim = self._options.sim
+                supervisor = Supervisor(self._config, log=log, parameters=self._overrides, sim=sim)
                 with ExitStack() as running:
                     running.enter_context(supervisor)
                     supervisors = [supervisor]
@@ -209,7 +206,8 @@ class _Play:
         """A function that runs a callback and checks the processes; those of the first supervisor play. It returns
         False once the demo should stop, and raises DemoError."""
         supervisor = supervisors[0]
-        quickest = with_period(replace(self.plan, generation=QUICKEST))
+        policy = self._options.policy
+        quickest = policy.with_period(replace(self.plan, generation=policy.quickest or self.plan.generation))
 
         def turn() -> bool:
             if not callbacks.spin_once():
@@ -245,7 +243,8 @@ class _Play:
             if len(still) < len(missing):
                 since_ns = clock.now_ns()
             missing = still
-            patience_s = AGENT_STARTUP_S if set(missing) <= set(FROM_AGENT) else STARTUP_S
+            loading = self._world.environment is not None or set(missing) <= set(FROM_AGENT)
+            patience_s = LOADING_S if loading else STARTUP_S
             if missing and waited_s > patience_s:
                 raise DemoError(f"nothing was received for {patience_s:g} s on: {', '.join(missing)}")
             if missing:
@@ -263,61 +262,14 @@ class _Play:
             self._progress.say(f"{self._name} {progress_line(referee, MonotonicClock().now_ns())}".strip())
 
 
-def write(options: DemoOptions, plays: Sequence[DemoResult], learnt: Mapping[str, float]) -> None:
-    """Write summary, report, timeline and film of the episodes so far. learnt: what was measured before them."""
-    played = [(play, play.referee) for play in plays if play.referee is not None]
-    if not played:
-        return
-    rows: list[dict[str, Any]] = []
-    summary = dict(learnt)
-    for play, referee in played:
-        found = figures(referee, play.measures)
-        print(f"\n{options.sim} over ROS 2 topics, {play.title}", flush=True)
-        print(table(referee, play.measures, play.deadline_ms, play.answers), flush=True)
-        extra = {
-            "plan": str(play.plan),
-            "sim": options.sim,
-            **vars(play.sim.options),
-            "scheduling": play.measures.scheduling,
-            "cores": available(),
-        }
-        named = {"play": play.name} if play.name else {}
-        rows += [{**named, **episode.row(), **extra} for episode in referee.episodes]
-        found |= {} if play.answers is None else play.answers.figures()
-        summary |= {f"{play.name}_{key}" if play.name else key: value for key, value in found.items()}
-    kept = summary.get(f"{ASKED}_chunks_per_s", 0.0) / summary.get("auras_chunks_per_s", math.inf)
-    if kept:
-        summary["chunk_rate_kept"] = kept
-        print(f"\n  with the questions {kept:.0%} as many chunks a second as without them", flush=True)
-    report = Report("demo", rows, summary)
-    written = [options.out / "demo.json"] + ([options.json] if options.json else [])
-    for path in written:
-        report.write(path)
-    written += _film(options.out, plays)
-    if _timeline({play.title: play.measures for play in plays}, options.out / "timeline.png"):
-        written.append(options.out / "timeline.png")
-    print(f"  {'files':<16} {', '.join(str(path) for path in [*written, options.out / 'log.txt'])}", flush=True)
+def view_of(options: DemoOptions) -> View:
+    """Push-T has one of its own."""
+    if options.is_pusht:
+        return PushTView(options.world.options.success_coverage)
+    return CamerasView([each.name for each in options.world.world.cameras])
 
 
-def _film(out: Path, plays: Sequence[DemoResult]) -> list[Path]:
-    """The films' files; of several plays also the one that shows them next to each other."""
-    films = [play.film for play in plays if play.film is not None]
-    files = [path for path, _ in films]
-    if len(films) > 1 and side_by_side(films[:2], out / "demo.mp4", out / "demo.png"):
-        return [out / "demo.mp4", out / "demo.png", *files]
-    return files
-
-
-def _timeline(plays: Mapping[str, Measures], path: Path) -> bool:
-    try:
-        from auras_ros.live.referee.timeline import draw_timeline
-    except ModuleNotFoundError as error:
-        print(f"no timeline: {error}; pip install 'auras_ros[plot]'", file=sys.stderr)
-        return False
-    return draw_timeline(plays, path)
-
-
-def denoising_steps(trial: DemoResult) -> tuple[int, float]:
+def denoising_steps(trial: DemoResult, policy: DemoPolicy) -> tuple[int, float]:
     """As many DDIM steps, FEWEST_STEPS to MOST_STEPS, as let a sequential request take REQUEST_PERIODS control periods,
     and how long it takes then, ms; by the chunks that came while `trial` was played. Raises DemoError if none did."""
     began_ns = trial.measures.spans[0][0] if trial.measures.spans else sys.maxsize
@@ -326,7 +278,7 @@ def denoising_steps(trial: DemoResult) -> tuple[int, float]:
         raise DemoError(f"no chunk came within {TRIAL_S:g} s of play")
     perception_ms = fmean(chunk.perceived_ns - chunk.latched_ns for chunk in chunks) / NS_PER_MS
     generation_ms = fmean(chunk.generated_ns - chunk.perceived_ns for chunk in chunks) / NS_PER_MS
-    step_ms = generation_ms / (FEWEST_STEPS if trial.plan.generation == QUICKEST else TRIAL_STEPS)
+    step_ms = generation_ms / (policy.steps(trial.plan.generation) or TRIAL_STEPS)
     wanted = (REQUEST_PERIODS * trial.sim.world.control_dt_ms - perception_ms) / step_ms
     steps = min(max(FEWEST_STEPS, round(wanted)), MOST_STEPS)
     return steps, perception_ms + steps * step_ms
@@ -334,26 +286,13 @@ def denoising_steps(trial: DemoResult) -> tuple[int, float]:
 
 def all_plans(steps: int) -> dict[str, Plan]:
     """The plays: the same denoising one request after another, pipelined, and pipelined beside questions."""
-    seq = Plan(f"ddim{steps}")
-    auras = replace(seq, mode="auras", pp_generation=min(STAGES, steps))
-    return {"seq": seq, "auras": auras, ASKED: auras}
+    plans = in_turn(f"ddim{steps}", min(STAGES, steps))
+    return {**plans, ASKED: plans["auras"]}
 
 
 def _missing() -> str:
     """A package that the vision-language model needs and that is not installed, or ""."""
     return next((name for name in ("tokenizers", "PIL", "jinja2") if importlib.util.find_spec(name) is None), "")
-
-
-def progress_line(referee: Referee, now_ns: int) -> str:
-    """Elapsed time, successes so far, episode, seed, step, sub-goals and state."""
-    elapsed_s = 0.0 if referee.began_ns is None else (now_ns - referee.began_ns) / 1e9
-    line = f"{elapsed_s:4.0f} s  {referee.successes} of {len(referee.episodes)} succeeded"
-    status = referee.status
-    if not referee.playing or status is None:
-        return f"{line}  {referee.phase.value}"
-    goals = [f"{name} {share:.2f}" for name, share in status.sub_goals.items()]
-    where = [f"episode {status.episode}", f"seed {status.seed}", f"step {status.step}", *goals, referee.actuator]
-    return "  ".join([line, *where])
 
 
 def _tail(path: Path) -> str:

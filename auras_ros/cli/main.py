@@ -14,7 +14,7 @@ from auras_ros import __version__
 COMMANDS = {
     "run": "start the nodes of a config and keep them alive: auras run config/pusht.yaml",
     "check": "check a config for mistakes, or print all parameters: auras check my_robot.yaml",
-    "demo": "the complete closed loop on Push-T, sequential and as auras: summary, video, timeline",
+    "demo": "the complete closed loop on Push-T or another world, sequential and as auras: summary, video, timeline",
     "list": "the names that commands accept: checkpoints and their plans, configs, simulators, architectures, benches",
     "serve": "an OpenAI-compatible server of a vision-language model: auras serve FOLDER",
     "sim": "only the simulator's bridge, for your own agent or controller",

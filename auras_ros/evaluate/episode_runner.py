@@ -12,6 +12,7 @@ import numpy as np
 
 from auras_ros.action import DEFAULT_ENSEMBLE_DECAY, ActionStream, ActionStreamOptions, Chunk, Command, Contract
 from auras_ros.action.verdict import ChunkRefusal, Rejected
+from auras_ros.evaluate.fit import misfit
 from auras_ros.evaluate.outcome import EpisodeRecord
 from auras_ros.evaluate.seams import Seams, SeamWatch
 from auras_ros.observation import Assembler, Observation, ObservationFault
@@ -78,14 +79,9 @@ class EpisodeRunner:
     ) -> None:
         contract, dt_ms = checkpoint.contract, checkpoint.contract.dt_ms
         self.seed, self._task, self._plain, self.world = seed, task, plain, world
-        names, step_ms = tuple(each.name for each in self.world.channels), self.world.control_dt_ms
+        why = misfit(contract, [each.name for each in checkpoint.spec.cameras], world)
+        require(not why, why)
         self._low, self._high = np.array([(each.low, each.high) for each in self.world.channels]).T
-        require(contract.names == names, f"the world's channels are {names}, the policy's {contract.names}")
-        require(dt_ms == step_ms, f"the world's step is {step_ms} ms, the policy's {dt_ms}")
-        seen, wanted = [each.name for each in self.world.cameras], [each.name for each in checkpoint.spec.cameras]
-        require(
-            set(wanted) <= set(seen), f"the world's cameras are {', '.join(seen)}, the policy's {', '.join(wanted)}"
-        )
         self._dt_ns = contract.dt_ns
         self._assembler = Assembler(checkpoint.spec, dt_ms, dt_ms, 0.0)
         self._stream = task.stream(contract, checkpoint.horizon * dt_ms)
@@ -102,7 +98,7 @@ class EpisodeRunner:
         joints = () if checkpoint.spec.state is None else checkpoint.spec.state.names
         missing = ", ".join(name for name in joints if name not in state)
         require(not missing, f"the world's state has no {missing}, which the policy sees; it has {', '.join(state)}")
-        verdict = self._stream.arm(now_ns, [state.get(name, np.nan) for name in names])
+        verdict = self._stream.arm(now_ns, [state.get(name, np.nan) for name in contract.names])
         require(verdict.ok, f"seed {seed}: arming refused: {verdict.detail}")
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,16 +21,19 @@ import pytest
 
 from auras_ros import resources
 from auras_ros.cli import demo
-from auras_ros.cli.demo import DemoError, DemoResult, progress_line
-from auras_ros.cli.demo_options import overrides, parse
+from auras_ros.cli.demo import DemoError
+from auras_ros.cli.demo_options import OTHERS_EPISODES, overrides, parse
+from auras_ros.cli.demo_policy import DemoPolicy
+from auras_ros.cli.demo_results import DemoResult, write
 from auras_ros.live.chunk_times import ChunkTimes
-from auras_ros.live.referee.episode import Rules, WorldStatus
+from auras_ros.live.referee.episode import Rules
 from auras_ros.live.referee.measures import Measures
-from auras_ros.live.referee.referee import Call, Referee, RefereePhase
+from auras_ros.live.referee.referee import Referee, RefereePhase
 from auras_ros.nodes.common.config import EXECUTABLES, read_config
 from auras_ros.pipeline.plan import Plan
 from auras_ros.ros import Clock, ClockType, Node, init, try_shutdown
 from auras_ros.sim.pusht.world import DRIFT_SUCCESS_COVERAGE, SUCCESS_COVERAGE
+from auras_ros.sim.world_environment import PLACE
 from auras_ros.sim.worlds import find
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,15 +46,23 @@ def test_a_plan_alone_is_played_for_a_minute_on_a_table_that_stands() -> None:
     options = parse(["--plan", "quick"])
     assert (options.rules, options.seed, options.video) == (Rules(seconds=60.0), 0, True)
     assert options.plan == Plan("quick", frame_period_ms=400.0)  # the config's period, for a generation plan alone
-    standing = {"seed": 0, "drift_px": 0.0, "success_coverage": SUCCESS_COVERAGE, "things": "", "jump_px": 0.0}
-    assert overrides(options) == {"pusht": standing, "agent": {"plan": "quick,frame_period_ms=400.0", "seed": 0}}
+    standing = {"drift_px": 0.0, "success_coverage": SUCCESS_COVERAGE, "things": "", "jump_px": 0.0}
+    assert overrides(options) == {
+        "pusht": {"seed": 0, "auto_reset": False, **standing},
+        "actuator": {"checkpoint": "pusht"},
+        "agent": {"checkpoint": "pusht", "plan": "quick,frame_period_ms=400.0", "seed": 0},
+    }
 
 
 def test_without_a_plan_three_are_played_on_the_drifting_table() -> None:
     options = parse([])
     assert (options.rules, options.plan) == (Rules(seconds=None, episodes=3), None)
-    drifting = {"seed": 0, "drift_px": 0.5, "success_coverage": DRIFT_SUCCESS_COVERAGE, "things": "", "jump_px": 0.0}
-    assert overrides(options) == {"pusht": drifting, "agent": {"seed": 0}}
+    drifting = {"drift_px": 0.5, "success_coverage": DRIFT_SUCCESS_COVERAGE, "things": "", "jump_px": 0.0}
+    assert overrides(options) == {
+        "pusht": {"seed": 0, "auto_reset": False, **drifting},
+        "actuator": {"checkpoint": "pusht"},
+        "agent": {"checkpoint": "pusht", "seed": 0},
+    }
     assert overrides(parse(["--sim", "pusht"]))["pusht"]["drift_px"] == 0
     plans = demo.all_plans(60)
     assert list(plans) == ["seq", "auras", "vlm"]
@@ -84,20 +96,105 @@ def test_a_sequential_request_takes_three_to_four_control_periods(
 ) -> None:
     """If the training has enough steps, and eight are not too long."""
     played = [chunk(1000 + 20_000 * i, 10, generation_ms) for i in range(3)]
-    assert demo.denoising_steps(trial(played)) == (steps, pytest.approx(request_ms))
+    assert demo.denoising_steps(trial(played), DemoPolicy.read("pusht")) == (steps, pytest.approx(request_ms))
 
 
 def test_what_was_generated_before_the_table_moved_says_nothing() -> None:
-    early = [chunk(100 * i, 10, 20) for i in range(10)]
-    assert demo.denoising_steps(trial([*early, chunk(1100, 10, 80)], plan="quick"))[0] == 33
+    early, policy = [chunk(100 * i, 10, 20) for i in range(10)], DemoPolicy.read("pusht")
+    assert demo.denoising_steps(trial([*early, chunk(1100, 10, 80)], plan="quick"), policy)[0] == 33
     with pytest.raises(DemoError, match="no chunk came within 4 s"):
-        demo.denoising_steps(trial(early))
+        demo.denoising_steps(trial(early), policy)
 
 
 def test_a_plan_reaches_the_agent_whole() -> None:
     """The config's frame period is meant for whole requests: another mode starts from the plan's own."""
     agent = overrides(parse(["--plan", "ddpm100,mode=auras,pp_generation=8,alpha=0.5"]))["agent"]
-    assert agent == {"plan": "ddpm100,mode=auras,pp_generation=8,alpha=0.5", "seed": 0}
+    assert agent == {"checkpoint": "pusht", "plan": "ddpm100,mode=auras,pp_generation=8,alpha=0.5", "seed": 0}
+
+
+def test_another_world_is_played_by_its_included_policy_at_its_own_rate() -> None:
+    options = parse(["--sim", "lift-moving:table_m_s=0.1", "--plan", "quick", "--seed", "4"])
+    given = overrides(options)
+    assert list(given) == ["lift", "actuator", "agent"]
+    lift = given["lift"]
+    assert (lift["seed"], lift["auto_reset"], lift["table_m_s"], lift["absolute"]) == (4, False, 0.1, True)
+    assert given["actuator"] == {"checkpoint": "lift"}
+    assert given["agent"] == {"checkpoint": "lift", "plan": "quick,frame_period_ms=200.0", "seed": 4}  # of 50 ms
+    assert parse(["--sim", "lift"]).rules == Rules(seconds=None, episodes=OTHERS_EPISODES)
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--sim", "can"], "no policy for can is included: give --checkpoint FOLDER, or one of pusht, pusht-drift"),
+        (["--sim", "pusht", "--checkpoint", "lift"], "checkpoint lift cannot play pusht: the world's channels are"),
+        (["--sim", "lift:absolute=false,turns=true"], "checkpoint lift cannot play lift: the world's channels are"),
+        (["--sim", "lift:cameras=1"], "the world's cameras are agentview, the policy's agentview, robot0_eye_in_hand"),
+        (["--checkpoint", "nosuch"], "checkpoint: checkpoints 'nosuch' not found"),
+        (["--sim", "lift:table_m_s=7"], r"table_m_s: must be in \[0.0, 0.5\], got 7"),
+    ],
+)
+def test_a_policy_that_cannot_play_the_world_is_refused_by_what_differs(
+    argv: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse(argv)
+    assert ended.value.code == 2
+    assert re.search(said, capsys.readouterr().err)
+
+
+def test_a_world_whose_environment_is_missing_starts_nothing_and_says_how_it_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(PLACE, str(tmp_path))
+    assert demo.run(["--sim", "lift", "--out", str(tmp_path / "out")]) == 2
+    assert f"is not in {tmp_path}/robosuite; make it: auras doctor --sim lift --fix" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_policy_that_does_not_denoise_is_played_by_its_first_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One by flow matching has so many steps as it was trained for: no trial says how many fit."""
+    played: list[tuple[str, str]] = []
+
+    def play(self: Any) -> DemoResult:
+        played.append((self._name, str(self.plan)))
+        referee = Referee(Rules(), 0)
+        return DemoResult(self._name, "", self.plan, self._world, referee, Measures(), 0.0, None, "")
+
+    monkeypatch.setattr(demo._Play, "run", play)
+    options = parse(["--sim", "lift", "--checkpoint", "lift-flow", "--no-video", "--out", str(tmp_path)])
+    plays: list[DemoResult] = []
+    assert demo._play_in_turn(options, [], plays) == {}
+    assert played == [("seq", "flow5"), ("auras", "flow5,mode=auras,pp_generation=5")]
+    assert [each.name for each in plays] == ["seq", "auras"]
+    assert options.policy.quickest == "flow5"
+    assert parse([]).policy.quickest == "quick"
+
+
+@pytest.mark.parametrize(("hz", "said"), [(20.0, False), (13.0, True)])
+def test_a_machine_that_cannot_keep_up_with_the_world_is_told(
+    hz: float, said: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options, measures = parse(["--sim", "lift", "--plan", "quick", "--out", str(tmp_path)]), Measures()
+    for step in range(20):
+        measures.world({"mono_ns": round(step * 1e9 / hz), "step": step})
+    play = DemoResult("", "", Plan("quick"), options.world, Referee(Rules(), 0), measures, 50.0, None, "")
+    write(options, [play], {})
+    assert ("too slow here    13.0 of 20 control steps a second" in capsys.readouterr().out) == said
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+def test_make_demo_makes_the_environment_of_the_world_that_it_plays_and_of_no_other() -> None:
+    def commands(*words: str) -> list[str]:
+        ran = subprocess.run(["make", "-n", "demo", *words], cwd=ROOT, capture_output=True, text=True, check=True)
+        return [line.strip() for line in ran.stdout.splitlines()]
+
+    assert commands() == ["sh scripts/env.sh demo", ".venv/bin/auras demo"]
+    world = "lift-moving:table_m_s=0.1"
+    made = [f".venv/bin/auras doctor --sim '{world}' --fix", f".venv/bin/auras demo --sim '{world}'"]
+    assert commands(f"SIM={world}") == ["sh scripts/env.sh demo", *made]
 
 
 def test_episodes_alone_have_no_time_limit() -> None:
@@ -109,6 +206,7 @@ def test_drift_brings_its_own_threshold() -> None:
     given = overrides(parse(["--sim", "pusht-drift:drift_px=0.7", "--seed", "7", "--no-video"]))["pusht"]
     expected = {
         "seed": 7,
+        "auto_reset": False,
         "viewer_px": 0,
         "drift_px": 0.7,
         "success_coverage": DRIFT_SUCCESS_COVERAGE,
@@ -160,7 +258,7 @@ def test_where_the_plan_is_too_slow_the_quickest_is_played_and_said(
     supervisor.too_slow.append("agent")
     assert turn()
     assert turn()
-    assert overridden == [("agent", {"plan": "quick,frame_period_ms=400.0", "seed": 3})]
+    assert overridden == [("agent", {"checkpoint": "pusht", "plan": "quick,frame_period_ms=400.0", "seed": 3})]
     assert running.title == "quick,frame_period_ms=400.0"
     said = capsys.readouterr().out
     assert said.startswith("plan 'ddpm100,frame_period_ms=400.0' is too slow for this machine just now: using 'quick,")
@@ -223,20 +321,6 @@ def test_the_config_leaves_resetting_and_arming_to_the_referee() -> None:
     assert config.section("pusht")["auto_reset"] is False
     assert config.section("actuator")["arm_on_start"] is False
     assert config.section("pusht")["viewer_px"] > 0
-
-
-def test_the_progress_line_says_what_the_referee_does() -> None:
-    referee = Referee(Rules(), 0)
-    assert progress_line(referee, 0) == "   0 s  0 of 0 succeeded  disarming"
-    for call in (Call.DISARM, Call.RESET_WORLD):
-        referee.on_answer(call, True, "", 0)
-    referee.on_status(WorldStatus(2, 5, 0, {"coverage": 0.0}, False, False, True, 1, 1, None), 1)
-    for call in (Call.RESET_AGENT, Call.ARM):
-        referee.on_answer(call, True, "", 2)
-    referee.on_actuator("armed", "valid chunk", 3, 3)
-    referee.on_status(WorldStatus(2, 5, 31, {"coverage": 0.625}, False, False, False, 4, 4, None), 4)
-    where = "episode 2  seed 5  step 31  coverage 0.62  armed"
-    assert progress_line(referee, 12_000_000_002) == f"  12 s  0 of 0 succeeded  {where}"
 
 
 # -- starting ---------------------------------------------------------------------------------------------
@@ -417,6 +501,26 @@ def test_a_whole_run_plays_three_times_measures_and_writes(begin: Callable[..., 
         assert (out / name).stat().st_size > 10_000, name
     assert json.loads(extra.read_text())["summary"] == summary
     assert not [pid for pid in children.values() if facts(pid)], "left behind"
+
+
+@pytest.mark.slow
+def test_a_world_that_the_demo_does_not_know_is_played_and_filmed_by_its_cameras(
+    begin: Callable[..., Run], tmp_path: Path
+) -> None:
+    """Gymnasium's Push-T: another world's node, and none of Push-T's own drawing."""
+    told = ("--sim", "gym:gym_pusht/PushT-v0", "--checkpoint", "pusht", "--plan", "quick")
+    run = begin(*told, "--episodes", "1", "--seconds", "3", "--out", str(tmp_path))
+    text = run.until(None)
+    assert run.process.wait(timeout=30) == 0, text
+    report = json.loads((tmp_path / "demo.json").read_text())
+    summary = report["summary"]
+    assert summary["episodes"] + summary["unfinished"] == 1
+    assert summary["chunks_per_s"] > 0
+    assert summary["camera_top_per_s"] > 0
+    assert summary["steps_per_s"] > 0
+    assert "camera_viewer_per_s" not in summary
+    for name in ("demo.mp4", "timeline.png"):
+        assert (tmp_path / name).stat().st_size > 10_000, name
 
 
 @pytest.mark.slow

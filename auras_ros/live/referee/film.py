@@ -1,4 +1,4 @@
-"""Turns what the referee hears of Push-T into the frames of a video: pairs pictures with statuses, remembers chunks.
+"""Turns what the referee hears of a world into the frames of a video: pairs pictures with statuses, remembers chunks.
 
 One frame a control step, so that the video runs at the speed of the world; a picture that was lost on the way is
 replaced by the frame before. It knows no ROS and decides nothing.
@@ -7,18 +7,16 @@ replaced by the frame before. It knows no ROS and decides nothing.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from auras_ros.live.referee.answers import COVERED
 from auras_ros.live.referee.episode import WorldStatus
-from auras_ros.live.referee.pictures import FilmFrame, draw
+from auras_ros.live.referee.pictures import FilmFrame, Image, draw
+from auras_ros.live.referee.view import View
 
-RATE_HZ = 10.0
-LAST_FRAME_COPIES = 10  # a finished table is shown for a second
 KEPT = 24  # newest chunks and pictures
 T = TypeVar("T")
 
@@ -26,30 +24,32 @@ T = TypeVar("T")
 class FrameSink(Protocol):
     """Where frames go, uint8 RGB [height, width, 3]."""
 
-    def write(self, frame: NDArray[np.uint8]) -> None: ...
+    def write(self, frame: Image) -> None: ...
 
 
 class Film:
-    """`chunk`, `action`, `actuator` as they come; `table` and `status` for each control step, in either order."""
+    """`chunk`, `action`, `actuator` as they come; `picture` of each of the view's cameras and `status` for each control
+    step, in any order."""
 
-    def __init__(self, frames: FrameSink, threshold: float, title: str) -> None:
-        """threshold: the coverage beyond which a table is a success. title: as it is shown, may change."""
+    def __init__(self, frames: FrameSink, view: View, title: str, step_ms: float) -> None:
+        """title: as it is shown, may change. step_ms: of a control step."""
         self.lengths: dict[int, int] = {}  # of each seed's episode, in frames
-        self._frames, self._threshold, self.title = frames, threshold, title
+        self.title, self.cameras = title, view.cameras
         self.answers: tuple[tuple[str, str], ...] = ()  # newest, of a vision-language model: questions and answers
+        self._frames, self._view, self._step_ns = frames, view, round(step_ms * 1e6)
         self._chunks: OrderedDict[int, NDArray[np.float64]] = OrderedDict()
-        self._seen: OrderedDict[int, NDArray[np.uint8]] = OrderedDict()  # by the host's monotonic clock
+        self._seen: OrderedDict[int, Image] = OrderedDict()  # by the first camera, by the host's monotonic clock
         self._state, self._source = "unknown", "none"
         self._index: int | None = None
         self._request: int | None = None
         self._age_ns: int | None = None
         self._origin_ns: int | None = None
-        self._table: tuple[int, NDArray[np.uint8]] | None = None
+        self._pictures: dict[str, OrderedDict[int, Image]] = {name: OrderedDict() for name in view.cameras}  # by stamp
         self._waiting: tuple[WorldStatus, int, int] | None = None
-        self._frame: NDArray[np.uint8] | None = None
+        self._frame: Image | None = None
 
     def chunk(self, request: int, actions: NDArray[np.float64]) -> None:
-        """actions: [horizon, 2], table px."""
+        """actions: [horizon, channels]."""
         _keep(self._chunks, request, actions)
 
     def action(
@@ -65,9 +65,9 @@ class Film:
         if state not in ("armed", "holding"):
             self._source, self._index, self._age_ns, self._request, self._origin_ns = "none", None, None, None, None
 
-    def table(self, stamp_ns: int, image: NDArray[np.uint8]) -> None:
-        """A picture of the viewer's camera, uint8 RGB; it is copied, because messages own their memory."""
-        self._table = (stamp_ns, image.copy())
+    def picture(self, camera: str, stamp_ns: int, image: Image) -> None:
+        """What a camera of the view saw, uint8 RGB; it is copied, because messages own their memory."""
+        _keep(self._pictures[camera], stamp_ns, image.copy())
         self._shoot()
 
     def status(self, status: WorldStatus, played: int, successes: int) -> None:
@@ -85,37 +85,39 @@ class Film:
         if self._frame is not None:
             self._write(self._frame, status.seed, 1)
 
-    def _write(self, frame: NDArray[np.uint8], seed: int, copies: int) -> None:
+    def _write(self, frame: Image, seed: int, copies: int) -> None:
         for _ in range(copies):
             self._frames.write(frame)
         self.lengths[seed] = self.lengths.get(seed, 0) + copies
 
     def _shoot(self) -> None:
-        """Draw a frame once the picture and the status of one step are there."""
-        if self._waiting is None or self._table is None or self._table[0] != self._waiting[0].stamp_ns:
+        """Draw a frame once the pictures and the status of one step are there."""
+        if self._waiting is None:
             return
         status, played, successes = self._waiting
+        images = [kept[status.stamp_ns] for kept in self._pictures.values() if status.stamp_ns in kept]
+        if len(images) < len(self.cameras):
+            return
         self._waiting = None
-        _keep(self._seen, status.mono_ns, self._table[1])
-        self._frame = draw(self._scene(status, played, successes, self._table[1]))
-        self._write(self._frame, status.seed, LAST_FRAME_COPIES if status.done else 1)
+        _keep(self._seen, status.mono_ns, images[0])
+        self._frame = draw(self._scene(status, played, successes, images))
+        second = round(1e9 / self._step_ns)  # so long a finished world is shown
+        self._write(self._frame, status.seed, second if status.done else 1)
 
-    def _scene(self, status: WorldStatus, played: int, successes: int, table: NDArray[np.uint8]) -> FilmFrame:
+    def _scene(self, status: WorldStatus, played: int, successes: int, images: Sequence[Image]) -> FilmFrame:
         chunk = None if self._request is None else self._chunks.get(self._request)
+        rest = None if chunk is None or self._index is None else chunk[self._index + 1 :]
         verdict = ("success" if status.success else f"no success in {status.step} steps") if status.done else ""
         return FilmFrame(
-            table=table,
+            picture=self._view.picture(images, status.action, rest),
             seed=status.seed,
             step=status.step,
-            coverage=status.sub_goals[COVERED],
-            threshold=self._threshold,
+            goals=self._view.goals(status.sub_goals),
             state=self._state,
             source=self._source,
             age_ms=None if self._age_ns is None else self._age_ns / 1e6,
-            seen=nearest(self._seen, self._origin_ns),
+            seen=nearest(self._seen, self._origin_ns, self._step_ns / 2),
             request=self._request,
-            action=None if status.action is None else (status.action[0], status.action[1]),
-            rest=None if chunk is None or self._index is None else chunk[self._index + 1 :],
             successes=successes,
             played=played,
             title=self.title,
@@ -131,9 +133,9 @@ def _keep(kept: OrderedDict[int, T], key: int, value: T) -> None:
         kept.popitem(last=False)
 
 
-def nearest(seen: Mapping[int, T], at_ns: int | None) -> T | None:
-    """What was seen at this time, or up to half a frame before or after it."""
+def nearest(seen: Mapping[int, T], at_ns: int | None, within_ns: float) -> T | None:
+    """What was seen at this time, or so long before or after it."""
     if at_ns is None or not seen:
         return None
     found = min(seen, key=lambda ns: abs(ns - at_ns))
-    return seen[found] if abs(found - at_ns) <= 0.5e9 / RATE_HZ else None
+    return seen[found] if abs(found - at_ns) <= within_ns else None

@@ -33,7 +33,7 @@ class ActionMark(NamedTuple):
 
 
 class StepMark(NamedTuple):
-    """A control step of the table at its grid time, which is also the camera's stamp."""
+    """A control step of the world at its grid time, which is also the camera's stamp."""
 
     mono_ns: int
     step: int
@@ -80,6 +80,30 @@ class Rises(Counter[str]):
         self._before = None
 
 
+class Rate:
+    """How often something comes, over the time in which it is watched."""
+
+    def __init__(self) -> None:
+        self._intervals = self._watched_ns = 0
+        self._last_ns: int | None = None
+
+    def at(self, stamp_ns: int) -> None:
+        """It came; in order."""
+        if self._last_ns is not None:
+            self._intervals += 1
+            self._watched_ns += stamp_ns - self._last_ns
+        self._last_ns = stamp_ns
+
+    def pause(self) -> None:
+        """The time until it comes again is not watched."""
+        self._last_ns = None
+
+    @property
+    def per_s(self) -> float | None:
+        """None before the second time."""
+        return self._intervals * NS_PER_S / self._watched_ns if self._watched_ns > 0 else None
+
+
 class Measures:
     """Feed it while playing; `figures` at any time."""
 
@@ -91,6 +115,7 @@ class Measures:
         self.scheduling = "unknown"
         self.refused_chunks, self.refused_actions = Rises(), Rises()
         self._skipped_ticks, self._missed_steps = Rises(), Rises()
+        self._world, self._cameras = Rate(), dict[str, Rate]()
         self._ages_ns, self._requests_ns = array("q"), array("q")
         self._armed_ns = self._intervals = 0
         self._actions = self._holds = self._lost = self._gap_ns = 0
@@ -142,11 +167,16 @@ class Measures:
             self._skipped_ticks.pause()
 
     def world(self, status: Mapping[str, Any]) -> None:
-        """The table's status. A table that stands and waits refuses every action but its first: not counted."""
+        """The world's status. One that stands and waits refuses every action but its first: not counted."""
         self.steps.append(StepMark(int(status["mono_ns"]), int(status["step"])))
         if not status.get("waiting"):
+            self._world.at(int(status["mono_ns"]))
             self.refused_actions.watch(status.get("refused", {}))
             self._missed_steps.watch({"": status.get("missed_ticks", 0)})
+
+    def picture(self, camera: str, stamp_ns: int) -> None:
+        """A picture that came here."""
+        self._cameras.setdefault(camera, Rate()).at(stamp_ns)
 
     def deadlines_missed(self, count: int, now_ns: int) -> None:
         """DDS reported that no action came here within the deadline; what was sent when is `sent_gap_ms_max`."""
@@ -158,8 +188,10 @@ class Measures:
         if self._span is not None:
             self.spans.append(self._span)
         self._span = None
-        for each in (self.refused_chunks, self.refused_actions, self._skipped_ticks, self._missed_steps):
-            each.pause()
+        for total in (self.refused_chunks, self.refused_actions, self._skipped_ticks, self._missed_steps):
+            total.pause()
+        for rate in (self._world, *self._cameras.values()):
+            rate.pause()
 
     # -- afterwards ---------------------------------------------------------------------------------------
 
@@ -169,11 +201,13 @@ class Measures:
 
     def figures(self) -> dict[str, float]:
         """Every number of the summary, flat; a key is missing where there is nothing to say."""
+        rates = {"steps_per_s": self._world, **{f"camera_{name}_per_s": rate for name, rate in self._cameras.items()}}
         armed_s = self._armed_ns / NS_PER_S
         found: dict[str, float] = {"armed_s": armed_s}
         if armed_s > 0:
             found |= {"chunks_per_s": len(self._requests_ns) / armed_s, "actions_per_s": self._intervals / armed_s}
             found |= {"held_share": self._holds / self._actions, "sent_gap_ms_max": self._gap_ns / NS_PER_MS}
+        found |= {name: rate.per_s for name, rate in rates.items() if rate.per_s is not None}
         spreads = {
             "interval_error_ms": self.interval_error,
             "staleness_ms": self.staleness(),

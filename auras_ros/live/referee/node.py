@@ -25,7 +25,7 @@ from auras_ros.ros.image import stamp_ns
 from auras_ros.ros.msg import DiagnosticArray, Float64MultiArray, Image, String
 from auras_ros.ros.srv import Trigger
 
-VIEWER, STATE = "camera/viewer/image_raw", "actuator/state"
+STATE = "actuator/state"
 ACTION, CHUNK, PROVENANCE, ANSWER = "action", "agent/chunk", "provenance", "answer"
 FROM_AGENT = (PROVENANCE, Call.RESET_AGENT.value)  # the last to come: it loads and warms up the policy
 
@@ -77,14 +77,16 @@ class RefereeNode(Node):
             self.create_subscription(String, ANSWER, refusing(partial(self._on_answered, self._answers)), every)
         if self._film is not None:
             self.create_subscription(Float64MultiArray, CHUNK, refusing(partial(self._on_chunk, self._film)), every)
-            self.create_subscription(Image, VIEWER, refusing(partial(self._on_viewer, self._film)), BEST_EFFORT)
+            for camera in self._film.cameras:
+                seen = partial(self._on_picture, self._film, camera)
+                self.create_subscription(Image, image_topic(camera), refusing(seen), BEST_EFFORT)
 
     # -- what the caller does -----------------------------------------------------------------------------
 
     def missing(self) -> list[str]:
         """Topics not heard of yet, and services not there yet."""
         wanted = [self._world_status, STATE, PROVENANCE]
-        wanted += [VIEWER] if self._film is not None else []
+        wanted += [] if self._film is None else map(image_topic, self._film.cameras)
         wanted += [ANSWER] if self._answers is not None else []
         services = [self._services[call] for call, client in self._calls.items() if not client.service_is_ready()]
         return [topic for topic in wanted if topic not in self.heard] + services
@@ -199,23 +201,30 @@ class RefereeNode(Node):
 
     def _on_chunk(self, film: Film, message: Float64MultiArray) -> None:
         chunk = read_chunk(message, self._contract)
-        film.chunk(chunk.provenance.request, chunk.actions[:, :2])
+        film.chunk(chunk.provenance.request, chunk.actions)
 
-    def _on_viewer(self, film: Film, message: Image) -> None:
-        image = rgb8(message)
-        self.heard.add(VIEWER)
-        film.table(stamp_ns(message), image)
+    def _on_picture(self, film: Film, camera: str, message: Image) -> None:
+        topic, at_ns = image_topic(camera), stamp_ns(message)
+        image = rgb8(message, topic)
+        self.heard.add(topic)
+        if self._playing:
+            self.measures.picture(camera, at_ns)
+        film.picture(camera, at_ns, image)
 
     def _on_deadline(self, info: Any) -> None:
         if self._playing:
             self.measures.deadlines_missed(info.total_count_change, self._mono.now_ns())
 
 
-def rgb8(message: Image) -> NDArray[np.uint8]:
+def image_topic(camera: str) -> str:
+    return f"camera/{camera}/image_raw"
+
+
+def rgb8(message: Image, topic: str) -> NDArray[np.uint8]:
     """The picture of an rgb8 message [height, width, 3], a view. Raises ValueError if it is not one without padding."""
     data: NDArray[np.uint8] = np.frombuffer(message.data, dtype=np.uint8)
     shape = (message.height, message.width, 3)
     if message.encoding != "rgb8" or message.step != 3 * message.width or data.size != np.prod(shape) or not data.size:
         size = f"{message.width}x{message.height}"
-        raise ValueError(f"{VIEWER}: expected rgb8 without padding, got {message.encoding} {size}")
+        raise ValueError(f"{topic}: expected rgb8 without padding, got {message.encoding} {size}")
     return data.reshape(shape)

@@ -1,10 +1,10 @@
-"""Plays episodes as a researcher's test harness would: clear the table, arm, watch, write down, again.
+"""Plays episodes as a researcher's test harness would: clear the world, arm, watch, write down, again.
 
 This is the logic alone: it is told what was heard and what services answered, and says which service to call next.
 It knows no ROS, reads no clock (times are handed in, ns on the monotonic one), and never touches an action.
 
-An episode: disarm; reset the table to a seed not yet played; once the new table was shown, reset the agent, so that
-its history holds nothing of the old one; arm; watch until the table says done. Within an episode it interferes with
+An episode: disarm; reset the world to a seed not yet played; once the new world was shown, reset the agent, so that
+its history holds nothing of the old one; arm; watch until the world says done. Within an episode it interferes with
 nothing: when the agent dies the actuator's hold is noted, and it is armed again only for the next episode.
 """
 
@@ -33,10 +33,10 @@ class RefereePhase(str, Enum):
     """Where the referee stands. Each but the last three waits for a service's answer."""
 
     DISARMING = "disarming"
-    RESETTING = "resetting the table"
+    RESETTING = "resetting the world"
     FORGETTING = "resetting the agent"
     ARMING = "arming"
-    SHOWING = "waiting for the new table"
+    SHOWING = "waiting for the new world"
     PLAYING = "playing"
     FINISHED = "finished"
 
@@ -57,13 +57,14 @@ class Referee:
     """
 
     def __init__(self, rules: Rules, now_ns: int, status: WorldStatus | None = None) -> None:
-        """status: the table's newest one, if any was heard: an untouched table is played without a reset."""
-        self._rules = rules
+        """status: the world's newest one, if any was heard: an untouched world is played without a reset."""
+        self.rules = rules
         self.episodes: list[LiveEpisode] = []
         self.void: list[str] = []
         self.unfinished: LiveEpisode | None = None
         self.fault = ""
-        self.began_ns: int | None = None
+        self.began_ns: int | None = None  # when the first episode was armed, and when the newest one was finished
+        self.finished_ns: int | None = None
         self.status = status
         self.actuator = "unknown"
         self._played: set[int] = set()
@@ -102,11 +103,11 @@ class Referee:
             self._refusal = f"{call.value} answered: {message}"
             self._next_call_ns = now_ns + RETRY_NS
         elif call is Call.DISARM:
-            self._enter(RefereePhase.SHOWING if self._table_is_new() else RefereePhase.RESETTING)
+            self._enter(RefereePhase.SHOWING if self._world_is_new() else RefereePhase.RESETTING)
             self._shown_after_ns = now_ns
         elif call is Call.RESET_WORLD:
             self._enter(RefereePhase.SHOWING)
-            self._shown_after_ns = now_ns  # a step of the old table may still be on its way
+            self._shown_after_ns = now_ns  # a step of the old world may still be on its way
         elif call is Call.RESET_AGENT:
             self._enter(RefereePhase.ARMING)
         else:
@@ -114,14 +115,14 @@ class Referee:
             self._armed_ns, self._was_armed = now_ns, False
             self.began_ns = now_ns if self.began_ns is None else self.began_ns
 
-    def _table_is_new(self) -> bool:
-        """Whether the table as shown may be played: untouched, and of a seed not yet played."""
+    def _world_is_new(self) -> bool:
+        """Whether the world as shown may be played: untouched, and of a seed not yet played."""
         return self.status is not None and self.status.waiting and self.status.seed not in self._played
 
     # -- what is heard ------------------------------------------------------------------------------------
 
     def on_status(self, status: WorldStatus, now_ns: int) -> None:
-        """A control step of the table."""
+        """A control step of the world."""
         before, self.status = self.status, status
         if self.phase is RefereePhase.SHOWING and status.waiting and status.mono_ns > self._shown_after_ns:
             if status.seed in self._played:
@@ -132,21 +133,22 @@ class Referee:
         elif self.phase is RefereePhase.PLAYING:
             went_back = before is not None and status.step < before.step
             if (status.episode, status.seed) != (self._number, self._attempt.seed) or went_back:
-                self._spoil(status.lost or "the table was reset by somebody else", now_ns)
+                self._spoil(status.lost or "the world was reset by somebody else", now_ns)
             else:
                 self._watch(status, now_ns)
 
     def _watch(self, status: WorldStatus, now_ns: int) -> None:
         attempt = self._attempt
         if status.waiting:
-            if now_ns - self._armed_ns > self._rules.move_s * NS_PER_S:
-                self._spoil(f"armed, but no action moved the table for {self._rules.move_s:g} s", now_ns)
+            if now_ns - self._armed_ns > self.rules.move_s * NS_PER_S:
+                self._spoil(f"armed, but no action moved the world for {self.rules.move_s:g} s", now_ns)
             return
         self._played.add(status.seed)
         attempt.steps, attempt.last, attempt.success = status.step, dict(status.sub_goals), status.success
         attempt.best = {name: max(share, attempt.best.get(name, 0.0)) for name, share in status.sub_goals.items()}
         if status.done:
             self.episodes.append(attempt)
+            self.finished_ns = now_ns
             self._void_in_a_row = 0
             self._begin(now_ns)
 
@@ -168,14 +170,14 @@ class Referee:
     def on_time(self, now_ns: int) -> None:
         """Call often: the time limits."""
         if self.phase is RefereePhase.PLAYING:
-            if self._over(now_ns, self._rules.grace_s):
+            if self._over(now_ns, self.rules.grace_s):
                 self.interrupt()
         elif self.phase is not RefereePhase.FINISHED:
             if self._over(now_ns, 0.0):
                 self._enter(RefereePhase.FINISHED)
-            elif now_ns - self._begun_ns > self._rules.patience_s * NS_PER_S:
+            elif now_ns - self._begun_ns > self.rules.patience_s * NS_PER_S:
                 what = self._refusal or f"no answer while {self.phase.value}"
-                self._fail(f"no episode could be started for {self._rules.patience_s:g} s: {what}")
+                self._fail(f"no episode could be started for {self.rules.patience_s:g} s: {what}")
 
     def interrupt(self) -> None:
         """End now. The running episode counts as unfinished and is left out."""
@@ -187,7 +189,7 @@ class Referee:
 
     def _begin(self, now_ns: int) -> None:
         """The next episode, if there is to be one."""
-        wanted = self._rules.episodes
+        wanted = self.rules.episodes
         if self._over(now_ns, 0.0) or (wanted is not None and len(self.episodes) >= wanted):
             self._enter(RefereePhase.FINISHED)
             return
@@ -211,5 +213,5 @@ class Referee:
         self._enter(RefereePhase.FINISHED)
 
     def _over(self, now_ns: int, grace_s: float) -> bool:
-        limit = self._rules.seconds
+        limit = self.rules.seconds
         return self.began_ns is not None and limit is not None and now_ns > self.began_ns + (limit + grace_s) * NS_PER_S

@@ -1,7 +1,7 @@
 """The timeline picture: two seconds of each play, from the stamps that the processes put on their messages.
 
 It shows how an observation becomes motion: camera stamp, perception, generation, the chunk's way to its first use,
-the commands coloured by the chunk they come from, the steps of the table. The requests that are generated at the same
+the commands coloured by the chunk they come from, the steps of the world. The requests that are generated at the same
 time lie above each other. It draws what was measured, never what was planned. matplotlib is imported here and only
 here.
 """
@@ -22,7 +22,7 @@ from auras_ros.report.picture import canvas
 NS_PER_MS = 1_000_000
 WINDOW_NS = 2_000 * NS_PER_MS
 WIDTH, HEIGHT, HEAD, DPI = 16.0, 4.6, 0.6, 100  # inches; HEIGHT for each play
-LANES = ("camera", "perception", "generation", "chunk, to its use", "actions", "table")
+LANES = ("camera", "perception", "generation", "chunk, to its use", "actions", "world")
 PERCEPTION, HOLD = "#33415c", "#cfd2d8"
 CYCLE = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2")
 HALF = 0.32
@@ -126,11 +126,11 @@ def _draw_actions(axes: Axes, actions: Sequence[ActionMark], start: int) -> None
 
 def _draw_steps(axes: Axes, steps: Sequence[StepMark], start: int) -> None:
     at = [_ms(mark.mono_ns, start) for mark in steps]
-    camera, table = _lane("camera"), _lane("table")
+    camera, world = _lane("camera"), _lane("world")
     axes.plot(at, [camera] * len(at), "v", color="#333333", ms=7)
-    axes.vlines(at, table - HALF, table + HALF, color="#333333", lw=1.4)
+    axes.vlines(at, world - HALF, world + HALF, color="#333333", lw=1.4)
     for x, mark in zip(at, steps, strict=True):
-        axes.text(x + 5, table, str(mark.step), fontsize=9, va="center", color="#333333", clip_on=True)
+        axes.text(x + 5, world, str(mark.step), fontsize=9, va="center", color="#333333", clip_on=True)
 
 
 def _dress(axes: Axes, length_ms: float) -> None:
@@ -158,5 +158,5 @@ def _legend() -> list[Patch | Line2D]:
         ),
         mark("x", "black", "never used"),
         mark("|", HOLD, "hold"),
-        mark("|", "#333333", "step of the table"),
+        mark("|", "#333333", "step of the world"),
     ]

@@ -63,7 +63,8 @@ class Supervisor:
     """Call `start`, then `poll` often from the thread that started it, then `stop`; or use it as a context manager.
     Raises ConfigError for a config that cannot be run.
 
-    parameters: node name -> overrides of the file's parameters. log: for the processes' output; None: inherited.
+    parameters: node name -> overrides of the file's parameters. sim: the world of the bridge, in place of the file's.
+    log: for the processes' output; None: inherited.
     """
 
     def __init__(
@@ -73,10 +74,11 @@ class Supervisor:
         namespace: str = "",
         log: IO[Any] | None = None,
         parameters: dict[str, dict[str, Any]] | None = None,
+        sim: str = "",
     ) -> None:
         read = self.read = read_config(config)
         self.respawn, self.warnings = read.supervision.respawn, read.warnings
-        self.config, self._log = config, log
+        self.config, self._log, self._sim = config, log, sim or read.supervision.sim
         self._namespace = f"/{namespace.strip('/')}" if namespace else ""
         self._moved = _under(self._namespace, config) if namespace else ""
         self._overrides = dict(parameters or {})
@@ -172,7 +174,7 @@ class Supervisor:
     def _spawn(self, slot: _Slot) -> None:
         """Raises OSError if its files cannot be written, or no process can be made."""
         child = [sys.executable, "-m", "auras_ros.nodes.common.child", str(os.getpid()), EXECUTABLES[slot.name]]
-        own = ["--sim", self.read.supervision.sim] if slot.name == BRIDGE else []
+        own = ["--sim", self._sim] if slot.name == BRIDGE else []
         command = [*child, *own, "--ros-args", *self._parameters(slot)]
         if self._namespace:
             command += ["-r", f"__ns:={self._namespace}"]

@@ -10,7 +10,7 @@ from auras_ros.live.chunk_times import ChunkTimes
 from auras_ros.live.referee.episode import Rules, WorldStatus
 from auras_ros.live.referee.measures import ActionMark, Measures
 from auras_ros.live.referee.referee import Call, Referee
-from auras_ros.live.referee.summary import figures, table
+from auras_ros.live.referee.summary import figures, progress_line, remaining_s, table
 
 MS = 1_000_000
 S = 1000 * MS
@@ -122,6 +122,21 @@ def test_the_tables_totals_count_while_it_moves() -> None:
     assert [mark.step for mark in measures.steps] == [0, 1, 2]
 
 
+def test_rates_of_the_world_and_its_cameras_count_while_it_is_played() -> None:
+    """Two episodes at 10 Hz with a step missed in the first one; the minute between them counts for nothing."""
+    measures = Measures()
+    for steps in ((0, 1, 2, 4, 5), (600, 601)):
+        for step in steps:
+            measures.world(status(step))
+            measures.picture("top", step * 100 * MS)
+        measures.pause()
+    measures.picture("hand", 0)
+    found = measures.figures()
+    assert found["steps_per_s"] == found["camera_top_per_s"] == pytest.approx(5 / 0.6)
+    assert "camera_hand_per_s" not in found
+    assert "8.33 control steps a second; camera top 8.33\n" in table(played(True), measures, 50.0)
+
+
 def test_nothing_heard_gives_figures_without_rates() -> None:
     found = Measures().figures()
     assert "chunks_per_s" not in found
@@ -174,10 +189,10 @@ def test_the_table_says_what_was_left_out_and_why() -> None:
     referee = played(True)
     referee.on_actuator("disarmed", "the clock went back", 10 * S, 10 * S)
     referee.interrupt()
-    referee.void.append("seed 7: the table was reset by somebody else")
+    referee.void.append("seed 7: the world was reset by somebody else")
     text = table(referee, Measures(), 50.0)
     assert "seed 1: unfinished after 9 steps; disarmed: the clock went back (step 9)" in text
-    assert "seed 7: the table was reset by somebody else (void)" in text
+    assert "seed 7: the world was reset by somebody else (void)" in text
     found = figures(referee, Measures())
     assert (found["unfinished"], found["void"]) == (1, 1)
 
@@ -190,3 +205,51 @@ def test_every_figure_of_the_summary_is_a_number() -> None:
     assert found["interval_error_ms_p99"] == 0.5
     assert found["interval_error_ms_n"] == 500
     assert all(isinstance(value, (int, float)) for value in found.values())
+
+
+def test_the_progress_line_says_what_the_referee_does() -> None:
+    referee = Referee(Rules(), 0)
+    assert progress_line(referee, 0) == "   0 s  0 of 0 succeeded  disarming"
+    for call in (Call.DISARM, Call.RESET_WORLD):
+        referee.on_answer(call, True, "", 0)
+    referee.on_status(WorldStatus(2, 5, 0, {"coverage": 0.0}, False, False, True, 1, 1, None), 1)
+    for call in (Call.RESET_AGENT, Call.ARM):
+        referee.on_answer(call, True, "", 2)
+    referee.on_actuator("armed", "valid chunk", 3, 3)
+    referee.on_status(WorldStatus(2, 5, 31, {"coverage": 0.625}, False, False, False, 4, 4, None), 4)
+    where = "episode 2  seed 5  step 31  coverage 0.62  armed"
+    assert progress_line(referee, 12_000_000_002) == f"  12 s, about 48 s left of this play  0 of 0 succeeded  {where}"
+
+
+def test_the_remaining_time_is_that_of_episodes_like_those_before() -> None:
+    referee = Referee(Rules(seconds=None, episodes=4), 0)
+    assert remaining_s(referee, S) is None
+    play(referee, 0, ended_s=10)
+    assert referee.began_ns == 0
+    assert remaining_s(referee, 10 * S) == pytest.approx(30.0)
+    play(referee, 1, ended_s=20)
+    assert remaining_s(referee, 25 * S) == pytest.approx(15.0)
+    assert remaining_s(referee, 36 * S) == pytest.approx(12.0)  # the third takes longer than the others
+    play(referee, 2, ended_s=36)
+    assert remaining_s(referee, 60 * S) is None  # and the last one longer than all of them
+    assert ", about 8 s left of this play  3 of 3 succeeded" in progress_line(referee, 40 * S)
+
+
+def test_where_the_time_is_limited_no_more_than_that_is_left() -> None:
+    referee = Referee(Rules(seconds=12.0, episodes=4), 0)
+    play(referee, 0, ended_s=10)
+    assert remaining_s(referee, 10 * S) == pytest.approx(2.0)
+    referee.interrupt()
+    assert remaining_s(referee, 11 * S) is None
+
+
+def play(referee: Referee, number: int, ended_s: int) -> None:
+    """One more episode, armed as soon as the one before has ended."""
+    now_ns = referee.finished_ns or 0
+    for call in (Call.DISARM, Call.RESET_WORLD):
+        referee.on_answer(call, True, "", now_ns)
+    referee.on_status(WorldStatus(number, number, 0, {}, False, False, True, 0, now_ns + 1, None), now_ns)
+    for call in (Call.RESET_AGENT, Call.ARM):
+        referee.on_answer(call, True, "", now_ns)
+    ended = WorldStatus(number, number, 9, {}, True, True, False, 0, ended_s * S, (1.0,))
+    referee.on_status(ended, ended_s * S)

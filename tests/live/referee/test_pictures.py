@@ -10,11 +10,23 @@ import pytest
 from numpy.typing import NDArray
 
 from auras_ros.live.referee.episode import WorldStatus
-from auras_ros.live.referee.film import LAST_FRAME_COPIES, Film
+from auras_ros.live.referee.film import Film
 from auras_ros.live.referee.measures import ActionMark, ChunkTimes, Measures
-from auras_ros.live.referee.pictures import CROSS, GOOD, HEIGHT_PX, PLAN, TABLE_PX, TITLE_PX, WIDTH_PX, FilmFrame, draw
+from auras_ros.live.referee.pictures import (
+    GOOD,
+    HEIGHT_PX,
+    PICTURE_PX,
+    PLAN,
+    TITLE_PX,
+    WIDTH_PX,
+    FilmFrame,
+    GoalBar,
+    draw,
+)
+from auras_ros.live.referee.pusht_view import CROSS, VIEWER, PushTView
 from auras_ros.live.referee.timeline import draw_timeline, first_use_ns, window
 from auras_ros.live.referee.video import VideoError, VideoFile, side_by_side
+from auras_ros.live.referee.view import CamerasView
 
 MS = 1_000_000
 Image = NDArray[np.uint8]
@@ -24,22 +36,25 @@ def plain(level: int = 255, side: int = 384) -> Image:
     return np.full((side, side, 3), level, dtype=np.uint8)
 
 
+PUSHT = PushTView(0.95)
+
+
 def scene(**changes: object) -> FilmFrame:
-    told = {"seed": 3, "step": 9, "coverage": 0.5, "threshold": 0.95, "state": "armed", "source": "chunk"}
-    return FilmFrame(**{"table": plain(), **told, **changes})  # type: ignore[arg-type]
+    told = {"seed": 3, "step": 9, "state": "armed", "source": "chunk"}
+    return FilmFrame(**{"picture": plain(side=PICTURE_PX), **told, **changes})  # type: ignore[arg-type]
 
 
 def drawn(**changes: object) -> Image:
-    """The table of a frame, in its own coordinates."""
-    return table_of(draw(scene(**changes)))
+    """The picture of a frame, in its own coordinates."""
+    return picture_of(draw(scene(**changes)))
 
 
-def table_of(frame: Image) -> Image:
-    return frame[TITLE_PX : TITLE_PX + TABLE_PX]
+def picture_of(frame: Image) -> Image:
+    return frame[TITLE_PX : TITLE_PX + PICTURE_PX]
 
 
 def panel_of(frame: Image) -> Image:
-    return frame[TITLE_PX + TABLE_PX :]
+    return frame[TITLE_PX + PICTURE_PX :]
 
 
 def near(image: Image, x: int, y: int, colour: tuple[int, int, int], reach: int = 2) -> bool:
@@ -51,44 +66,34 @@ def near(image: Image, x: int, y: int, colour: tuple[int, int, int], reach: int 
 # -- a frame ----------------------------------------------------------------------------------------------
 
 
-def test_the_table_fills_its_square_whatever_the_cameras_size() -> None:
-    for side in (96, 384, 512):
-        frame = draw(scene(table=plain(90, side)))
-        assert frame.shape == (HEIGHT_PX, WIDTH_PX, 3)
-        assert frame.dtype == np.uint8
-        assert (table_of(frame) == 90).all()
+def test_a_frame_has_the_views_picture() -> None:
+    frame = draw(scene(picture=plain(90, PICTURE_PX)))
+    assert frame.shape == (HEIGHT_PX, WIDTH_PX, 3)
+    assert frame.dtype == np.uint8
+    assert (picture_of(frame) == 90).all()
 
 
-def test_the_active_action_is_a_cross_at_its_place() -> None:
-    frame = drawn(action=(200.0, 310.0))
-    assert near(frame, 200, 310, CROSS)
-    assert near(frame, 208, 318, CROSS)
-    assert near(frame, 208, 302, CROSS)
-    assert not near(frame, 310, 200, CROSS)  # x and y are not exchanged
-    assert (drawn() == 255).all()
+def test_a_sub_goal_is_a_bar_that_turns_green_when_it_is_reached() -> None:
+    def bar(share: float, threshold: float | None) -> Image:
+        return panel_of(draw(scene(goals=(GoalBar("goal", share, threshold),))))
 
-
-def test_the_rest_of_the_chunk_fades_towards_the_horizon() -> None:
-    rest = np.array([[100.0 + 60 * i, 400.0 - 50 * i] for i in range(5)])
-    frame = drawn(rest=rest)
-    levels = [int(frame[round(y), round(x), 2]) for x, y in rest]  # blue: PLAN has little of it, white has all
-    assert near(frame, 100, 400, PLAN)
-    assert levels == sorted(levels)
-    assert levels[-1] - levels[0] > 100
-    assert levels[-1] < 250
-
-
-@pytest.mark.parametrize("far", [-1e9, 1e9, 511.9, 0.0])
-def test_actions_beyond_the_picture_are_drawn_or_left_out_without_harm(far: float) -> None:
-    frame = drawn(action=(far, far), rest=np.array([[256.0, 256.0], [far, far]]))
-    assert near(frame, 256, 256, PLAN)
-
-
-def test_coverage_is_a_bar_that_turns_green_beyond_the_threshold() -> None:
     at = 180, 104
-    assert near(panel_of(draw(scene(coverage=0.5))), *at, PLAN)
-    assert near(panel_of(draw(scene(coverage=0.96))), *at, GOOD)
-    assert not near(panel_of(draw(scene(coverage=0.0))), *at, PLAN)
+    assert near(bar(0.5, 0.95), *at, PLAN)
+    assert near(bar(0.96, 0.95), *at, GOOD)
+    assert near(bar(0.96, None), *at, PLAN)
+    assert near(bar(1.0, None), *at, GOOD)
+    assert not near(bar(0.0, 0.95), *at, PLAN)
+
+
+def test_sub_goals_stand_next_to_each_other_and_long_names_keep_to_their_own() -> None:
+    def panel(*names: str) -> Image:
+        return panel_of(draw(scene(goals=tuple(GoalBar(name, 1.0) for name in names))))
+
+    assert [near(panel("a", "b", "c"), x, 104, GOOD) for x in (180, 270, 300, 420)] == [True] * 4
+    assert not near(panel("a", "b", "c"), 274, 104, GOOD, reach=0)  # between the first and the second
+    long = panel("a" * 60, "b") != panel("", "b")
+    assert long[80:96, 172:330].any()
+    assert not long[80:96, 336:].any()
 
 
 def test_the_image_that_the_action_answers_and_its_age_stand_below_the_table() -> None:
@@ -100,7 +105,7 @@ def test_the_image_that_the_action_answers_and_its_age_stand_below_the_table() -
 
 
 def test_every_word_of_the_panel_changes_the_panel() -> None:
-    base = panel_of(draw(scene(action=(1.0, 1.0))))
+    base = panel_of(draw(scene()))
     changes = {
         "seed": 8,
         "step": 10,
@@ -110,14 +115,78 @@ def test_every_word_of_the_panel_changes_the_panel() -> None:
         "request": 7,
     }
     for name, value in {**changes, "successes": 1, "played": 2}.items():
-        panel = panel_of(draw(scene(action=(1.0, 1.0), **{name: value})))
+        panel = panel_of(draw(scene(**{name: value})))
         assert (panel != base).any(), name
     assert (draw(scene(title="auras"))[:TITLE_PX] != draw(scene())[:TITLE_PX]).any()
 
 
-def test_the_verdict_stands_over_the_table() -> None:
+def test_the_verdict_stands_over_the_picture() -> None:
     assert near(drawn(verdict="success"), 300, 20, GOOD)
     assert not near(drawn(verdict="no success in 300 steps"), 300, 20, GOOD)
+
+
+# -- what is shown of a world -----------------------------------------------------------------------------
+
+
+def pusht(action: tuple[float, float] | None = None, rest: NDArray[np.float64] | None = None) -> Image:
+    return PUSHT.picture([plain()], action, rest)
+
+
+def test_push_ts_table_fills_its_square_whatever_the_cameras_size() -> None:
+    for side in (96, 384, 512):
+        assert (PUSHT.picture([plain(90, side)], None, None) == 90).all()
+
+
+def test_push_ts_goal_has_its_own_name_and_threshold() -> None:
+    assert PUSHT.goals({"coverage": 0.5}) == (GoalBar("goal covered", 0.5, 0.95),)
+
+
+def test_the_active_action_is_a_cross_at_its_place() -> None:
+    frame = pusht(action=(200.0, 310.0))
+    assert near(frame, 200, 310, CROSS)
+    assert near(frame, 208, 318, CROSS)
+    assert near(frame, 208, 302, CROSS)
+    assert not near(frame, 310, 200, CROSS)  # x and y are not exchanged
+    assert (pusht() == 255).all()
+
+
+def test_the_rest_of_the_chunk_fades_towards_the_horizon() -> None:
+    rest = np.array([[100.0 + 60 * i, 400.0 - 50 * i] for i in range(5)])
+    frame = pusht(rest=rest)
+    levels = [int(frame[round(y), round(x), 2]) for x, y in rest]  # blue: PLAN has little of it, white has all
+    assert near(frame, 100, 400, PLAN)
+    assert levels == sorted(levels)
+    assert levels[-1] - levels[0] > 100
+    assert levels[-1] < 250
+
+
+@pytest.mark.parametrize("far", [-1e9, 1e9, 511.9, 0.0])
+def test_actions_beyond_the_picture_are_drawn_or_left_out_without_harm(far: float) -> None:
+    frame = pusht(action=(far, far), rest=np.array([[256.0, 256.0], [far, far]]))
+    assert near(frame, 256, 256, PLAN)
+
+
+def test_other_worlds_are_shown_by_their_cameras_the_first_one_large() -> None:
+    view = CamerasView(["front", "hand", "side", "top", "fifth"])
+    assert view.cameras == ("front", "hand", "side", "top")
+    images = [plain(level, 84) for level in (200, 150, 100, 50)]
+    picture = view.picture(images, (0.1, 0.2, 0.3), None)
+    assert picture.shape == (PICTURE_PX, PICTURE_PX, 3)
+    assert (picture[:, :340] == 200).all()
+    assert [int(picture[y, 430, 0]) for y in (430, 280, 120, 10)] == [150, 100, 50, 200]  # the others in a corner
+    assert (CamerasView(["front"]).picture(images[:1], None, None) == 200).all()
+
+
+def test_a_picture_that_is_no_square_is_shown_whole() -> None:
+    picture = CamerasView(["front"]).picture([plain(200)[:192]], None, None)
+    assert (picture[128:384] == 200).all()
+    assert not picture[:128].any()
+    assert not picture[384:].any()
+
+
+def test_other_worlds_sub_goals_have_their_names() -> None:
+    goals = CamerasView(["front"]).goals({"reach": 0.25, "trash_in_bin": 1.0})
+    assert goals == (GoalBar("reach", 0.25), GoalBar("trash in bin", 1.0))
 
 
 # -- the film ---------------------------------------------------------------------------------------------
@@ -140,30 +209,30 @@ def status(stamp_ns: int, step: int = 1, done: bool = False) -> WorldStatus:
 @pytest.fixture
 def film() -> tuple[Film, list[Image]]:
     frames = Frames()
-    return Film(frames, 0.95, "quick"), frames.kept
+    return Film(frames, PUSHT, "quick", 100.0), frames.kept
 
 
 @pytest.mark.parametrize("picture_first", [True, False])
 def test_picture_and_status_of_one_step_make_a_frame(film: tuple[Film, list[Image]], picture_first: bool) -> None:
     it, frames = film
     if picture_first:
-        it.table(5, plain(40))
+        it.picture(VIEWER, 5, plain(40))
     it.status(status(5), 0, 0)
     if not picture_first:
         assert frames == []
-        it.table(4, plain(200))  # of another step
+        it.picture(VIEWER, 4, plain(200))  # of another step
         assert frames == []
-        it.table(5, plain(40))
+        it.picture(VIEWER, 5, plain(40))
     assert len(frames) == 1
-    assert (table_of(frames[0])[300:, 300:] == 40).all()
+    assert (picture_of(frames[0])[300:, 300:] == 40).all()
 
 
 def test_a_lost_picture_is_replaced_by_the_frame_before(film: tuple[Film, list[Image]]) -> None:
     it, frames = film
-    it.table(1, plain(40))
+    it.picture(VIEWER, 1, plain(40))
     it.status(status(1), 0, 0)
     it.status(status(2), 0, 0)
-    it.table(3, plain(90))
+    it.picture(VIEWER, 3, plain(90))
     it.status(status(3), 0, 0)
     assert len(frames) == 3
     assert frames[1] is frames[0]
@@ -173,10 +242,10 @@ def test_the_rest_starts_after_the_active_index(film: tuple[Film, list[Image]]) 
     it, frames = film
     it.chunk(7, np.array([[50.0, 400.0], [150.0, 400.0], [250.0, 400.0], [350.0, 400.0]]))
     it.action("armed", "chunk", 1, 100 * MS, 7, 300 * MS)
-    it.table(1, plain())
+    it.picture(VIEWER, 1, plain())
     it.status(status(1), 0, 0)
-    assert near(table_of(frames[0]), 250, 400, PLAN)
-    assert not near(table_of(frames[0]), 150, 400, PLAN)
+    assert near(picture_of(frames[0]), 250, 400, PLAN)
+    assert not near(picture_of(frames[0]), 150, 400, PLAN)
 
 
 def test_a_disarmed_actuator_has_no_chunk(film: tuple[Film, list[Image]]) -> None:
@@ -184,43 +253,64 @@ def test_a_disarmed_actuator_has_no_chunk(film: tuple[Film, list[Image]]) -> Non
     it.chunk(7, np.array([[50.0, 400.0], [250.0, 400.0]]))
     it.action("armed", "chunk", 0, 100 * MS, 7, 300 * MS)
     it.actuator("disarmed")
-    it.table(1, plain())
+    it.picture(VIEWER, 1, plain())
     it.status(status(1), 0, 0)
-    assert not near(table_of(frames[0]), 250, 400, PLAN)
+    assert not near(picture_of(frames[0]), 250, 400, PLAN)
 
 
 def test_the_end_of_an_episode_is_shown_for_a_second(film: tuple[Film, list[Image]]) -> None:
     it, frames = film
-    it.table(1, plain())
+    it.picture(VIEWER, 1, plain())
     it.status(status(1, done=True), 1, 1)
-    assert len(frames) == LAST_FRAME_COPIES
-    assert near(table_of(frames[0]), 300, 20, GOOD)
+    assert len(frames) == 10
+    assert near(picture_of(frames[0]), 300, 20, GOOD)
 
 
 def test_the_film_shows_the_image_that_the_action_answers(film: tuple[Film, list[Image]]) -> None:
     """By the time of its stamp, up to half a control step away; older ones are not kept, and then none is shown."""
     it, frames = film
     for step in range(1, 6):
-        it.table(100 * step * MS, plain(10 * step))
+        it.picture(VIEWER, 100 * step * MS, plain(10 * step))
         it.action("armed", "chunk", 0, 190 * MS, 7, 100 * step * MS)
         it.status(status(100 * step * MS, step), 0, 0)
     assert (panel_of(frames[4])[14:150, 14:150] == 30).all()
     assert (panel_of(frames[0])[14:150, 14:150] == panel_of(draw(scene()))[14:150, 14:150]).all()
 
 
+def test_a_frame_waits_for_each_camera_of_its_step() -> None:
+    """Pictures of the next step may come before this one's status; at 20 Hz the last frame is shown for a second."""
+    frames = Frames()
+    it = Film(frames, CamerasView(["front", "hand"]), "quick", 50.0)
+    it.picture("front", 1, plain(40))
+    it.picture("front", 2, plain(60))
+    it.status(status(1), 0, 0)
+    assert frames.kept == []
+    it.picture("hand", 2, plain(160))
+    assert frames.kept == []
+    it.picture("hand", 1, plain(140))
+    it.status(status(2, done=True), 1, 1)
+    assert len(frames.kept) == 1 + 20
+    assert [int(picture_of(frame)[430, level, 0]) for frame in frames.kept[:2] for level in (20, 430)] == [
+        40,
+        140,
+        60,
+        160,
+    ]
+
+
 def test_the_pictures_memory_may_be_used_again(film: tuple[Film, list[Image]]) -> None:
     it, frames = film
     image = plain(40)
-    it.table(1, image)
+    it.picture(VIEWER, 1, image)
     image[:] = 200
     it.status(status(1), 0, 0)
-    assert (table_of(frames[0])[300:, 300:] == 40).all()
+    assert (picture_of(frames[0])[300:, 300:] == 40).all()
 
 
 def test_the_video_can_be_read_back(tmp_path: Path) -> None:
     video = VideoFile(tmp_path / "demo.mp4", 10.0, WIDTH_PX, HEIGHT_PX)
     for i in range(12):
-        video.write(draw(scene(step=i, action=(100.0 + 20 * i, 256.0))))
+        video.write(draw(scene(step=i, picture=pusht((100.0 + 20 * i, 256.0)))))
     with pytest.raises(ValueError, match="video frame"):
         video.write(plain())
     video.close()

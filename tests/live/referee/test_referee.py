@@ -260,7 +260,7 @@ def test_a_table_that_never_moves_is_given_up_after_three_attempts() -> None:
         table.now_ns += 3 * S
         table.status(waiting=True)
     assert table.referee.phase is RefereePhase.FINISHED
-    assert "no action moved the table for 2 s" in table.referee.fault
+    assert "no action moved the world for 2 s" in table.referee.fault
     assert len(table.referee.void) == 3
 
 
@@ -272,7 +272,7 @@ def test_a_table_reset_by_somebody_else_is_void(change: dict[str, int]) -> None:
     table.status(0.2)
     vars(table).update(change)
     table.status(0.2)
-    assert table.referee.void == ["seed 0: the table was reset by somebody else"]
+    assert table.referee.void == ["seed 0: the world was reset by somebody else"]
     assert table.referee.episodes == []
     assert table.referee.phase is RefereePhase.DISARMING
 

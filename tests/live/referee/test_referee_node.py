@@ -227,10 +227,10 @@ def test_an_answer_that_took_too_long_belongs_to_the_past(stage: Stage) -> None:
 def test_only_plain_rgb_pictures_are_taken() -> None:
     picture = np.arange(4 * 5 * 3, dtype=np.uint8).reshape(4, 5, 3)
     message = image_message(picture, stamp_ns=1, frame_id="", encoding="rgb8")
-    assert (rgb8(message) == picture).all()
+    assert (rgb8(message, "camera/top/image_raw") == picture).all()
     message.step = 16
     coloured = image_message(picture, stamp_ns=1, frame_id="", encoding="bgr8")
     empty = image_message(picture[:0], stamp_ns=1, frame_id="", encoding="rgb8")
     for other in (message, coloured, empty):
-        with pytest.raises(ValueError, match="expected rgb8 without padding"):
-            rgb8(other)
+        with pytest.raises(ValueError, match="camera/top/image_raw: expected rgb8 without padding"):
+            rgb8(other, "camera/top/image_raw")
