@@ -85,7 +85,7 @@ def _too_slow(steps_per_s: float | None, wanted: float) -> str:
     if steps_per_s is None or steps_per_s > KEPT_UP * wanted:
         return ""
     rates = f"{steps_per_s:.1f} of {wanted:g} control steps a second"
-    return f"  {'too slow here':<16} {rates}: the world lost time, and the policy's chunks met fewer of its steps"
+    return f"  {'too slow here':<16} {rates}: its time ran slower, and late actions cost less than they would"
 
 
 def _film(out: Path, plays: Sequence[DemoResult]) -> list[Path]:
