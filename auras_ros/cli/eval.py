@@ -31,6 +31,7 @@ clocks
 example
   auras eval --sim pusht --episodes 20 --plan quick,pp_generation=4
   auras eval --sim pusht-drift --episodes 400 --plan ddpm100,pp_generation=8,alpha=0.5 --json eval.json --out out
+  auras eval --sim pusht-drift --clock charged --modes seq,auras --durations seq=0.3,auras=0.1 --jitter 0.3
   auras eval ... --seed 400 --episodes 400 --durations eval.json --json more.json     400 more seeds, same durations
   auras eval --merge eval.json more.json --json all.json
   auras eval --checkpoint pusht-tokens --actions 1 --clock paused --frame-steps 1 --modes seq,auras \\
@@ -80,6 +81,13 @@ def _parser() -> argparse.ArgumentParser:
     play.add_argument("--wait-for-first", action="store_true", help="the world stands still until the first chunk")
     play.add_argument(
         "--durations", metavar="FILE|LIST", help="an earlier --json, or seq=0.36,auras=0.08,...: do not measure"
+    )
+    play.add_argument(
+        "--jitter",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="charged: each frame takes 1 - SHARE to 1 + SHARE of its duration; a batch's first seed draws (0)",
     )
     add_simulation_options(play, "({})", device="cpu", dtype="auto")
     play.add_argument(
@@ -152,7 +160,7 @@ def _settings(options: argparse.Namespace) -> EvaluationSettings:
     """Raises SettingsError or PlanError, naming the option."""
     from auras_ros.evaluate.settings import EvaluationSettings, cores_for
 
-    same = ("plan", "sim", "max_steps", "concurrency", "frame_steps", "device", "dtype", "actions")
+    same = ("plan", "sim", "max_steps", "concurrency", "frame_steps", "device", "dtype", "actions", "jitter")
     return EvaluationSettings(
         checkpoint="",
         **{name: getattr(options, name) for name in same},
@@ -226,7 +234,7 @@ def _show(part: EvaluationPart, options: argparse.Namespace) -> None:
     from auras_ros.evaluate.show import draw, table
 
     report, settings = part.report(), part.settings
-    print(f"{settings.sim}, {settings.plan}, {len(part.seeds)} seeds{', PARTIAL' if part.partial else ''}")
+    print(f"{settings.title}, {len(part.seeds)} seeds{', PARTIAL' if part.partial else ''}")
     print(table(report.rows))
     for (clock, name), outcome in part.outcomes.items():
         for seed, why in outcome.lost.items():
@@ -234,5 +242,5 @@ def _show(part: EvaluationPart, options: argparse.Namespace) -> None:
     if options.json:
         written(options.json, report.write)
     if options.out:
-        title = f"{settings.sim}, {settings.plan}{', partial' if part.partial else ''}"
+        title = f"{settings.title}{', partial' if part.partial else ''}"
         written(options.out / PICTURE, lambda path: draw(report.rows, title, path))

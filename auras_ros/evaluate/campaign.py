@@ -61,7 +61,7 @@ class Campaign:
         known = self.work.find((clock, contender.name), group)
         if known is not None:
             return known
-        task, timing = self.settings.task, self.settings.timing(clock)
+        task, timing = self.settings.task, self.settings.timing(clock, group[0])
         plan, plain = contender.plan, contender.plain
         made = play(
             self.checkpoint, plan, group, task, timing, plain, lambda runners: self.say(pace.line(run, runners)),

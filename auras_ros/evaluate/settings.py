@@ -41,10 +41,11 @@ class EvaluationSettings:
 
     checkpoint: its name and digest. plan: of auras; the other modes use the fields that they share. sim: the world, as
     `sim.worlds.find` reads it. frame_steps: control steps of a frame on the paused clock. durations_s: duration key ->
-    seconds, for the charged clock. device: where they are measured, `cpu` or `cuda`. dtype: of the policy's weights, as
-    given by the user. cores: number of cores of every mode while it is measured; 0 in old reports, which did not record
-    it. actions: an autoregressive policy generates only the first so many actions of a chunk; 0: as it was trained.
-    With one action there is nothing to align: it is executed when it comes, in every mode.
+    seconds, for the charged clock. jitter: share by which a frame's duration varies there. device: where they are
+    measured, `cpu` or `cuda`. dtype: of the policy's weights, as given by the user. cores: number of cores of every
+    mode while it is measured; 0 in old reports, which did not record it. actions: an autoregressive policy generates
+    only the first so many actions of a chunk; 0: as it was trained. With one action there is nothing to align: it is
+    executed when it comes, in every mode.
     """
 
     checkpoint: str
@@ -61,12 +62,15 @@ class EvaluationSettings:
     dtype: str = "auto"
     cores: int = 0
     actions: int = 0
+    jitter: float = 0.0
 
     def __post_init__(self) -> None:
         check_episodes(self.sim, self.max_steps)
         _check_some("modes", self.modes, MODES)
         _check_some("clocks", self.clocks, CLOCKS)
         check_least(self, frame_steps=1, concurrency=1, cores=0, actions=0)
+        if not 0 <= self.jitter <= 1:
+            raise SettingsError(f"jitter: must be in [0, 1], got {self.jitter}")
         parse_plan(self.plan)
         for key, seconds in self.durations_s.items():
             if not 0 <= seconds < MAX_DURATION_S:
@@ -85,6 +89,11 @@ class EvaluationSettings:
         return Task(self.sim, self.max_steps, waits=self.waits)
 
     @property
+    def title(self) -> str:
+        jitter = f", durations ±{100 * self.jitter:g} %" if self.jitter else ""
+        return f"{self.sim}, {self.plan}{jitter}"
+
+    @property
     def dt_ms(self) -> int:
         """Of the world's control step."""
         return find_sim(self.sim).world.control_dt_ms
@@ -97,10 +106,11 @@ class EvaluationSettings:
             if mode == "par" and self.actions != 1:
                 yield EvaluatedMode(ALIGNED, plan)
 
-    def timing(self, clock: str) -> Timing:
+    def timing(self, clock: str, seed: int = 0) -> Timing:
+        """seed: of the jitter's draws."""
         if clock == "paused":
             return Paused(self.frame_steps)
-        return Charged({key: round(seconds * 1e9) for key, seconds in self.durations_s.items()})
+        return Charged({key: round(seconds * 1e9) for key, seconds in self.durations_s.items()}, self.jitter, seed)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object that `from_dict` reads."""

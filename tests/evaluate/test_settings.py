@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -108,6 +109,16 @@ def test_timings() -> None:
     timing = settings.timing("charged")
     assert isinstance(timing, Charged)
     assert timing.durations_ns["auras"] == 80_000_000
+    assert timing.jitter == 0.0
+
+
+def test_the_jitter_is_drawn_from_the_seed_of_its_group() -> None:
+    settings = EvaluationSettings("c", "quick", jitter=0.3).charging(DURATIONS)
+    assert settings.timing("charged", 40) == replace(settings.timing("charged"), seed=40)
+    assert settings.timing("charged").jitter == 0.3
+    assert EvaluationSettings.from_dict(settings.to_dict()) == settings
+    with pytest.raises(SettingsError, match=r"jitter: must be in \[0, 1\], got 1.5"):
+        EvaluationSettings("c", "quick", jitter=1.5)
 
 
 def test_settings_survive_json() -> None:
