@@ -10,6 +10,7 @@ EXAMPLE = """
 example
   auras convert lerobot/act_aloha --out checkpoints/aloha          robot.json is in the folder
   auras convert epoch=0100.ckpt --robot robot.json --out my_policy  nothing in the file is executed
+  auras convert model_epoch_600.pth --out my_lift                   robomimic's: needs no robot.json for its own tasks
   auras convert openvla --out my_openvla --images pictures          pictures/top.png, pictures/state.json
 
 robot.json has what the checkpoint lacks: docs/checkpoints.md
@@ -18,8 +19,10 @@ robot.json has what the checkpoint lacks: docs/checkpoints.md
 
 def run(argv: list[str]) -> int:
     parser = command_parser("convert", __doc__, EXAMPLE)
-    parser.add_argument("source", type=Path, help="a LeRobot folder, an OpenVLA folder, or a diffusion_policy .ckpt")
-    parser.add_argument("--robot", type=Path, help="robot.json (default: the one in SOURCE, or beside the .ckpt)")
+    parser.add_argument(
+        "source", type=Path, help="a LeRobot or OpenVLA folder, diffusion_policy's .ckpt, robomimic's .pth"
+    )
+    parser.add_argument("--robot", type=Path, help="robot.json (default: the one in SOURCE, or beside the file)")
     parser.add_argument("--out", type=Path, required=True, help="folder for the checkpoint; must not exist")
     parser.add_argument(
         "--images",
@@ -34,13 +37,19 @@ def run(argv: list[str]) -> int:
         parser.error(f"--images: {options.images}: no such folder")
     from auras_ros.checkpoints.manifest import ROBOT
     from auras_ros.policies.loaders.convert import convert
-    from auras_ros.policies.loaders.open import translator
+    from auras_ros.policies.loaders.open import ROBOMIMIC, translator
     from auras_ros.policies.loaders.ranges import ranges
     from auras_ros.policies.loaders.robot import Robot
 
     translator(options.source)  # first check the source itself, then what it needs
     beside = options.source if options.source.is_dir() else options.source.parent
-    robot = Robot.load(options.robot or beside / ROBOT)
+    given, sim = options.robot or beside / ROBOT, ""
+    if options.robot is None and not given.exists() and options.source.suffix == ROBOMIMIC:
+        from auras_ros.cli.robomimic_robot import robot_of
+
+        robot, sim = robot_of(options.source)
+    else:
+        robot = Robot.load(given)
     made = convert(options.source, robot, options.out, options.images)
     checkpoint, plans = made.checkpoint, ", ".join(made.checkpoint.plans)
     print(f"read: {checkpoint.name}, {sum(p.numel() for p in checkpoint.networks.parameters()):,} parameters, {plans}")
@@ -57,4 +66,6 @@ def run(argv: list[str]) -> int:
     if made.margin is not None:
         print(f"golden sample: every token wins by at least {made.margin:.3g} standard deviations of its scores")
     print(f"written and loaded for a check: {options.out}")
+    if sim:
+        print(f"its own task: auras eval --sim {sim} --checkpoint {options.out}")
     return 0

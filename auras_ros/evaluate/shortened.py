@@ -14,9 +14,9 @@ from auras_ros.policies.checkpoint import Checkpoint
 
 
 def shortened(checkpoint: Checkpoint, actions: int) -> Checkpoint:
-    """actions: length of the chunk; 0 changes nothing. Raises SettingsError if the policy cannot be shortened, or has
-    fewer actions."""
-    if not actions:
+    """actions: length of the chunk; 0, or that of the checkpoint, changes nothing. Raises SettingsError if the policy
+    cannot be shortened, or has fewer actions."""
+    if actions in (0, checkpoint.horizon):
         return checkpoint
     causal = family_offset(checkpoint.policy(next(iter(checkpoint.plans)))) == -1  # -1 means autoregressive
     if not causal or checkpoint.trained.executed is not None:

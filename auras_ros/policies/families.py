@@ -10,6 +10,7 @@ from auras_ros.policies.autoregressive_family import Autoregressive
 from auras_ros.policies.diffusion_family import Diffusion
 from auras_ros.policies.family import Family
 from auras_ros.policies.flow_family import Flow
+from auras_ros.policies.mlp import BehaviourCloning
 from auras_ros.policies.tinyvla_family import TinyVla
 from auras_ros.policies.vision_language_family import OpenVla, Rt2
 from auras_ros.policies.x_transformers import XTransformers
@@ -25,6 +26,7 @@ FAMILIES: Mapping[str, Family] = {
     "tinyvla": TinyVla(),
     "flow": Flow(),
     "act": Act(),
+    "mlp": BehaviourCloning(),
 }
 
 

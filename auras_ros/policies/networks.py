@@ -12,17 +12,35 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from auras_ros.models.blocks import Block, Blocks, chain
+from auras_ros.models.blocks import Block, Blocks, alone, chain
 from auras_ros.models.conditional_unet1d import DiffusionUnet1d, UnetSizes
 from auras_ros.models.diffusion_transformer import DiffusionTransformer
 from auras_ros.models.keypoint_encoder import KeypointEncoder
 from auras_ros.models.resnet import ResNetEncoder
 from auras_ros.models.unet1d import ConditionalUnet1d
 
-Encoder = KeypointEncoder | ResNetEncoder
+NO_CAMERAS = "none"
+
+
+class NoCameras(nn.Module):
+    """The encoder of a policy that sees the state alone: images [0, 3, h, w] -> features [0, 0]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = 0
+        self.sizes = {"type": NO_CAMERAS}
+
+    def blocks(self) -> Blocks:
+        return [(NO_CAMERAS, alone(self.forward))]
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images.flatten(1)[:, :0]
+
+
+Encoder = KeypointEncoder | ResNetEncoder | NoCameras
 Network = ConditionalUnet1d | DiffusionUnet1d | DiffusionTransformer
 
-ENCODERS: dict[str, type[Encoder]] = {"keypoint": KeypointEncoder, "resnet18": ResNetEncoder}
+ENCODERS: dict[str, type[Encoder]] = {"keypoint": KeypointEncoder, "resnet18": ResNetEncoder, NO_CAMERAS: NoCameras}
 NETWORKS: dict[str, type[Network]] = {
     "unet1d": ConditionalUnet1d,
     "conditional_unet1d": DiffusionUnet1d,
@@ -70,6 +88,8 @@ def build_encoder(described: Mapping[str, Any], cameras: int | None = None) -> E
     """[N, 3, h, w] -> [N, features]; the module has `features` and `sizes`. `separate`: one encoder for each of so many
     cameras. Raises ValueError or TypeError, naming the key."""
     kind, sizes = _read("encoder", described, ENCODERS)
+    if kind == NO_CAMERAS and cameras:
+        raise ValueError(f"encoder: type '{kind}' sees nothing of {cameras} cameras")
     separate = sizes.pop("separate", None)
     if separate is None:
         return ENCODERS[kind](**sizes)

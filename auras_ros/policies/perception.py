@@ -50,7 +50,9 @@ def encode(encoder: nn.Module, marked: nn.Module, images: Tensor, state: Tensor)
 def context_of(features: Tensor, state: Tensor, marked: nn.Module) -> Tensor:
     """Features [B * history * cameras, F] and state [B, history, D] -> [B, history * (cameras * F + D)]."""
     batch, history = state.shape[:2]
-    return like_weights(marked, torch.cat([features.view(batch, history, -1), state], -1).flatten(1))
+    cameras = len(features) // (batch * history)  # may be 0, for which -1 would have no meaning
+    instants = features.view(batch, history, cameras * features.shape[-1])
+    return like_weights(marked, torch.cat([instants, state], -1).flatten(1))
 
 
 def _block(part: Block, marked: nn.Module, first: bool, last: bool) -> Block:

@@ -71,3 +71,25 @@ def flattened(name: str, values: Sequence[float]) -> dict[str, float]:
     letters = ENDINGS.get(name.rpartition("_")[2], "")
     endings = letters if len(letters) == len(values) else [str(number) for number in range(len(values))]
     return {f"{name}_{ending}": value for ending, value in zip(endings, values, strict=True)}
+
+
+POSE = (("_pos", 3), ("_quat", 4))
+TWO_POSES = (("_to_robot0_eef_pos", 3), ("_to_robot0_eef_quat", 4), *POSE)  # before the gripper, and in the world
+
+
+def _of(things: Sequence[str], parts: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    return tuple((f"{thing}{part}", size) for thing in things for part, size in parts)
+
+
+OBJECTS = {  # an environment's readings in robomimic's key `object`, and how many numbers each has; of robosuite 1.5
+    "Lift": (*_of(["cube"], POSE), ("gripper_to_cube_pos", 3)),
+    "PickPlaceCan": _of(["Can"], TWO_POSES),
+    "NutAssemblySquare": _of(["SquareNut"], TWO_POSES),
+    "ToolHang": (*_of(["base", "frame", "tool"], TWO_POSES), ("frame_is_assembled", 1), ("tool_on_frame", 1)),
+    "TwoArmTransport": (
+        *_of(["payload", "trash", "lid_handle"], POSE),
+        *_of(["target_bin", "trash_bin"], POSE[:1]),
+        *_of(["payload_in_target_bin", "trash_in_trash_bin"], [("", 1)]),
+        *_of(["gripper0_to_payload", "gripper0_to_lid_handle", "gripper1_to_payload", "gripper1_to_trash"], [("", 3)]),
+    ),
+}

@@ -19,6 +19,7 @@ import pytest
 
 pytest.importorskip("robosuite", reason="needs robosuite: make test-worlds")
 
+from auras_ros.sim.robosuite.layout import OBJECTS, flattened
 from auras_ros.sim.robosuite.lift import LiftWorld
 from auras_ros.sim.robosuite.tasks import CanWorld, SquareWorld, ToolHangWorld, TransportWorld
 from auras_ros.sim.robosuite.world import RobosuiteWorld
@@ -66,6 +67,17 @@ def episode(world: RobosuiteWorld, seed: int, look: bool) -> tuple[list[Any], di
         assert (picture.shape, picture.dtype) == ((each.height, each.width, 3), np.uint8)
         assert picture.std() > 5, f"{each.name} shows nothing"
     return results, dict(world.state()), [picture.tobytes() for picture in pictures]
+
+
+@pytest.mark.parametrize("kind", [LiftWorld, CanWorld, SquareWorld, ToolHangWorld, TransportWorld])
+def test_the_numbers_of_the_objects_are_known_without_it(kind: type[RobosuiteWorld]) -> None:
+    known = [name for part, size in OBJECTS[kind.environment] for name in flattened(part, [0.0] * size)]
+    plain, told = kind(), kind(objects=True)
+    for world in (plain, told):
+        world.reset(0)
+    assert [name for name in told.state() if name not in plain.state()] == known
+    plain.close()
+    told.close()
 
 
 def test_the_same_seed_and_actions_give_the_same_episode(make: Callable[..., RobosuiteWorld]) -> None:

@@ -22,6 +22,7 @@ from auras_ros.checkpoints.torch_file import LazyTensors, TorchFile
 from auras_ros.observation import CameraSpec, ObservationSpec, Resize, SpecError, StateSpec
 from auras_ros.policies.loaders.ckpt_config import CkptConfig, plain
 from auras_ros.policies.loaders.ckpt_encoder import MULTI_IMAGE, ROBOMIMIC, ShapeMeta, crops, is_ignored, read_inputs
+from auras_ros.policies.loaders.ckpt_encoder import described as describe_encoder
 from auras_ros.policies.loaders.ckpt_network import described as describe_network
 from auras_ros.policies.loaders.ckpt_network import plans
 from auras_ros.policies.loaders.diffusion import center, reorder
@@ -115,7 +116,7 @@ def _manifest(source: Source, robot: Robot) -> dict[str, Any]:
         "format": FORMAT,
         "name": source.path.stem,
         "type": "diffusion",
-        "encoder": _encoder(source),
+        "encoder": describe_encoder(inputs, source.tensors, inputs.source_of),
         "network": describe_network(policy, source.tensors),
         "horizon": horizon,
         "observation": _observation(source, robot, history),
@@ -126,24 +127,6 @@ def _manifest(source: Source, robot: Robot) -> dict[str, Any]:
         "training_steps": scheduler.count("num_train_timesteps", most=STEPS),
         "executed": executed,
     }
-
-
-def _encoder(source: Source) -> dict[str, Any]:
-    """Sizes come from the weights: the configuration does not hold all of them."""
-    inputs, tensors = source.inputs, source.tensors
-    prefix = "" if inputs.shared or len(inputs.cameras) == 1 else "each.0."
-
-    def size(name: str) -> int:
-        return tensors.side(inputs.source_of(prefix + name), 0)
-
-    widths = [size(f"backbone.layer{layer}.0.conv1.weight") for layer in (1, 2, 3, 4)]
-    batch = inputs.source_of(f"{prefix}backbone.bn1.running_mean") in tensors
-    encoder: dict[str, Any] = {"type": "resnet18", "width": widths, "norm": "batch" if batch else "group"}
-    if inputs.kind == MULTI_IMAGE:
-        encoder |= {"features": widths[-1], "pool": "average"}
-    else:
-        encoder |= {"features": size("project.weight"), "keypoints": size("pool.nets.weight"), "activation": "relu"}
-    return encoder | ({"separate": len(inputs.cameras)} if prefix else {})
 
 
 def _observation(source: Source, robot: Robot, history: int) -> dict[str, Any]:

@@ -1,18 +1,21 @@
 """The two image encoders of diffusion_policy checkpoints, as our ResNet: their inputs, the order and the names.
 
 `robomimic`: robomimic's observation encoder (the hybrid policies): a ResNet, spatial softmax, a linear layer and ReLU
-for each camera; features are in the order of shape_meta. `multi_image`: a ResNet with an average pool for each camera
-or one for all; cameras first, then states, each sorted by name. Neither weights nor files are read here.
+for each camera; features are in the order of shape_meta. robomimic's own files have the same one. `multi_image`: a
+ResNet with an average pool for each camera or one for all; cameras first, then states, each sorted by name. Of weights
+only the sizes are read here.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.torch_file import LazyTensors
 from auras_ros.policies.loaders.ckpt_config import CkptConfig
 from auras_ros.policies.loaders.diffusion import resnet_name
 
@@ -99,6 +102,24 @@ def _feature(described: CkptConfig, name: str) -> ShapeMetaEntry:
     if (kind == "rgb") != (len(shape) == 3) or (kind == "rgb" and shape[0] != 3) or len(shape) not in (1, 3):
         raise described.refused("shape", list(shape), "[3, height, width] for rgb, [n] for low_dim")
     return ShapeMetaEntry(name, shape)
+
+
+def described(inputs: ShapeMeta, tensors: LazyTensors, source_of: Callable[[str], str]) -> dict[str, Any]:
+    """The encoder of our manifest. Sizes come from the weights: the configuration does not hold all of them. source_of:
+    the file's name of a tensor of our encoder."""
+    prefix = "" if inputs.shared or len(inputs.cameras) == 1 else "each.0."
+
+    def size(name: str) -> int:
+        return tensors.side(source_of(prefix + name), 0)
+
+    widths = [size(f"backbone.layer{layer}.0.conv1.weight") for layer in (1, 2, 3, 4)]
+    batch = source_of(f"{prefix}backbone.bn1.running_mean") in tensors
+    encoder: dict[str, Any] = {"type": "resnet18", "width": widths, "norm": "batch" if batch else "group"}
+    if inputs.kind == MULTI_IMAGE:
+        encoder |= {"features": widths[-1], "pool": "average"}
+    else:
+        encoder |= {"features": size("project.weight"), "keypoints": size("pool.nets.weight"), "activation": "relu"}
+    return encoder | ({"separate": len(inputs.cameras)} if prefix else {})
 
 
 def crops(policy: CkptConfig, inputs: ShapeMeta) -> Mapping[str, tuple[int, int] | None]:

@@ -20,7 +20,7 @@ from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.loaders.translated import Translated
 
 CONFIG = "config.json"
-PICKLED = ".ckpt"
+CKPT, ROBOMIMIC = ".ckpt", ".pth"  # pickles: of diffusion_policy, and of robomimic
 
 Translator = Callable[[Path, Robot], Translated]
 
@@ -31,9 +31,10 @@ def load(folder: Path, dtype: str = "float32", device: str = "cpu") -> Checkpoin
     if (folder / MANIFEST).is_file():
         return checkpoint.load(folder, dtype, device)
     if pickled := _pickled(folder):
+        more = f" --robot {ROBOT}" if pickled.suffix == CKPT else ""
         raise CheckpointError(
             f"{pickled}: is a pickle and is not loaded; convert it first, which runs nothing of what is in it: "
-            f"auras convert {pickled} --robot {ROBOT} --out {pickled.with_suffix('')}"
+            f"auras convert {pickled}{more} --out {pickled.with_suffix('')}"
         )
     read = translator(folder)
     translated = translate(folder, Robot.load(folder / ROBOT), read)
@@ -44,7 +45,7 @@ def load(folder: Path, dtype: str = "float32", device: str = "cpu") -> Checkpoin
 
 
 def translate(source: Path, robot: Robot, read: Translator | None = None) -> Translated:
-    """The folder (or .ckpt file) in our terms, for this robot, with the robot's own plans. Raises CheckpointError."""
+    """The folder (or file) in our terms, for this robot, with the robot's own plans. Raises CheckpointError."""
     made = (read or translator(source))(source, robot)
     plans = {**made.manifest["plans"], **{name: dict(settings) for name, settings in robot.plans.items()}}
     return replace(made, manifest={**made.manifest, "plans": plans, "name": robot.name or made.manifest["name"]})
@@ -52,10 +53,14 @@ def translate(source: Path, robot: Robot, read: Translator | None = None) -> Tra
 
 def translator(source: Path) -> Translator:
     """The loader for this source. Raises CheckpointError if there is none."""
-    if source.is_file() and source.suffix == PICKLED:
-        from auras_ros.policies.loaders.ckpt import translate as read_pickle
+    if source.is_file() and source.suffix == CKPT:
+        from auras_ros.policies.loaders.ckpt import translate as read_ckpt
 
-        return read_pickle
+        return read_ckpt
+    if source.is_file() and source.suffix == ROBOMIMIC:
+        from auras_ros.policies.loaders.robomimic import translate as read_robomimic
+
+        return read_robomimic
     config = read_json(source / CONFIG) if (source / CONFIG).is_file() else {}
     if config.get("model_type") == "openvla":
         from auras_ros.policies.loaders.openvla import translate as read_openvla
@@ -72,7 +77,8 @@ def translator(source: Path) -> Translator:
 
 
 def _pickled(source: Path) -> Path | None:
-    """The source if it is a .ckpt, or the .ckpt in it if it has no config.json."""
+    """The source if it is such a file, or the one in it if it has no config.json."""
     if source.is_file():
-        return source if source.suffix == PICKLED else None
-    return None if (source / CONFIG).is_file() else next(iter(sorted(source.glob(f"*{PICKLED}"))), None)
+        return source if source.suffix in (CKPT, ROBOMIMIC) else None
+    found = sorted(path for kind in (CKPT, ROBOMIMIC) for path in source.glob(f"*{kind}"))
+    return None if (source / CONFIG).is_file() else next(iter(found), None)

@@ -55,7 +55,11 @@ class Robot:
                 f"{path}: file not found; a checkpoint of another library needs it: it says what the actions and the "
                 f"state mean on this robot (names, units, limits) and how often the policy acts, see {PAGE}"
             )
-        raw = read_robot(path)
+        return cls.read(read_robot(path), path)
+
+    @classmethod
+    def read(cls, raw: Mapping[str, Any], path: Path) -> Robot:
+        """The same of its JSON object. path: its place, for errors."""
         return cls(
             path,
             raw["dt_ms"],
