@@ -51,7 +51,7 @@ test-worlds:
 	@$(BIN)/auras doctor --sim lift --fix
 	@"$$($(BIN)/python -c 'from auras_ros.sim.world_environment import ROBOSUITE; print(ROBOSUITE.python("lift"))')" \
 	  -m pytest tests/worlds
-	@$(BIN)/python -m pytest tests/worlds/test_lift_over_the_wire.py
+	@$(BIN)/python -m pytest tests/worlds/test_lift_over_the_wire.py tests/worlds/test_robomimic_played.py
 
 lint: env
 	$(BIN)/ruff check .

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.limits import shown
 from auras_ros.checkpoints.manifest import PAGE
 from auras_ros.policies.loaders.ckpt_encoder import ShapeMetaEntry
 from auras_ros.policies.loaders.robomimic_file import ROBOSUITE_1_5, TrainedIn, trained_in
@@ -114,6 +115,6 @@ def _channel(channel: ActionChannel) -> dict[str, Any]:
 
 def _unknown(trained: TrainedIn, key: str, value: str, known: str) -> CheckpointError:
     return CheckpointError(
-        f"{trained.path}: {key}: '{value}' is of no world here (known: {known}); a robot.json, given with --robot, "
-        f"says what the numbers mean, see {PAGE}"
+        f"{trained.path}: {key}: {shown(value)} is of no world here (known: {known}); a robot.json, given with "
+        f"--robot, says what the numbers mean, see {PAGE}"
     )

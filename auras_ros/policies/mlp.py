@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from auras_ros.checkpoints.limits import LAYERS, most
 from auras_ros.models.action_mlp import ActionMlp
 from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.family import Trained, check_keys, counted, known
@@ -79,6 +80,7 @@ class BehaviourCloning:
         hidden, modes = network["hidden"], network.get("modes")
         if not isinstance(hidden, list) or not hidden:
             raise ValueError(f"network: hidden: {hidden!r} is not a list of widths")
+        most("network: layers of hidden", len(hidden), LAYERS)
         for width in hidden:
             counted("network: hidden", width)
         if modes is not None:

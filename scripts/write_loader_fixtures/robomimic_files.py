@@ -2,10 +2,11 @@
 
     PYTHONPATH=. python scripts/write_loader_fixtures/robomimic_files.py
 
-Written by robomimic 0.5 (0.3 has no diffusion policy), diffusers 0.42 and torch 2.13. Patched are the sizes of ResNet
-and U-Net, for which robomimic has no setting, and where noise is drawn, so that the draws can be kept. Saved and read
-again by its own `save_model` and `policy_from_checkpoint`; the actions are those of its `RolloutPolicy`, one after the
-other. Weights are random.
+Written by robomimic 0.5 (on PyPI as praxis-robomimic; 0.3 has no diffusion policy), diffusers 0.42 and torch 2.13. It
+needs h5py, tensorboardX, termcolor, imageio and torchvision besides. Patched are the sizes of ResNet and U-Net, for
+which robomimic has no setting, and where noise is drawn, so that the draws can be kept. Saved and read again by its own
+`save_model` and `policy_from_checkpoint`; the actions are those of its `RolloutPolicy`, one after the other. Weights
+are random.
 """
 
 from __future__ import annotations
