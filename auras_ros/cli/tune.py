@@ -4,35 +4,41 @@ from __future__ import annotations
 
 import argparse
 import importlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import yaml
 
 from auras_ros import resources
 from auras_ros.cli.command import INTERRUPTED, command_parser, print_errors, refused_settings, term_interrupts
 from auras_ros.cli.outputs import check_outputs, make_folder, written
 from auras_ros.cli.progress import Progress
 from auras_ros.cli.simulation import add_simulation_options
-from auras_ros.nodes.common.config import ConfigError, NodeConfig, read_parameters_file
+from auras_ros.cli.tuned_config import Template, template_of, write_config
+from auras_ros.nodes.common.config import ConfigError, read_parameters_file
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from auras_ros.evaluate.tuner.search import Explore, Search, SearchResult
-    from auras_ros.pipeline.plan import Plan
+    from auras_ros.evaluate.world_pool import WorldPool
     from auras_ros.policies.checkpoint import Checkpoint
 
 NOT_FOUND = 3
 EXAMPLE = """
 examples
   auras tune --sim pusht-drift --plan ddpm100 --rate 2x --success seq-0.03 --work tune.json --out out
+  auras tune --sim pusht-drift --generation quick,ddpm100     which generation plan, with the pipeline or without
+  auras tune --sim lift-moving --checkpoint lift,lift-flow    the generation plans of both, on the same seeds
   auras tune ... --confirm 400                      then play the chosen plan on 400 seeds that the search has not used
   auras tune ... --trials 40                        Optuna instead of the grid (pip install 'auras_ros[tune]')
   auras tune ... --config pusht_drift               write OUT/tuned.yaml: auras run OUT/tuned.yaml
 
-Every plan is timed beside seq; those that miss the rate, the age or the horizon are not played. The others are played
-in lockstep on a few seeds, the better half on twice as many, up to --episodes; then the skew of the best is tuned.
+seq of every generation plan is played on all seeds. It may be chosen, and the most successful one is the seq of --rate
+and --success. Every other plan is timed beside its seq; those that miss the rate, the age or the horizon are not
+played. The others are played in lockstep on a few seeds, the better half of all on twice as many, up to --episodes;
+then the skew of the best is tuned. The most successful plan that meets the requirements is chosen; of equals seq, then
+the faster one.
 With --work the search may be interrupted (Ctrl-C shows the results so far) and is continued by the same command.
 A config is only written for a plan that was played on at least 16 episodes and succeeded in at least 4 of them.
 Exit status: 0 found, 3 no plan is good enough (or the chosen one is not on new seeds), 130 interrupted, or episodes
@@ -46,31 +52,35 @@ def run(argv: list[str]) -> int:
     make_folder(parser, "--out", options.out)
     tuned, picture = options.out / "tuned.yaml" if options.config else None, options.out / "tune.png"
     check_outputs(parser, {"--work": options.work, "--out": picture, "--config": tuned, "--json": options.json})
-    template: _Template | None = None
+    template: Template | None = None
     if options.config is not None:
         try:
             template = _follow(resources.config(options.config), options, parser)
         except (ConfigError, FileNotFoundError) as error:
             print_errors(error)
             return 2
-    options.checkpoint, options.device = options.checkpoint or "pusht", options.device or "cpu"
+    options.checkpoint, options.device = options.checkpoint or ["pusht"], options.device or "cpu"
     options.dtype = options.dtype or "auto"
     if options.device == "cuda" and not _has_cuda():
         parser.error("no CUDA device for timing frames; --device cpu times them on the CPU")
     importlib.import_module("matplotlib")  # checked before hours of work
+    from auras_ros.evaluate.episode_runner import Task
     from auras_ros.evaluate.settings import find_sim
+    from auras_ros.evaluate.world_pool import WorldPool
     from auras_ros.policies.loaders.open import load
 
     with refused_settings(parser):
         find_sim(options.sim).check()
     progress = Progress()
-    checkpoint = load(resources.checkpoint(options.checkpoint), options.dtype)
+    checkpoints = {name: load(resources.checkpoint(name), options.dtype) for name in options.checkpoint}
+    worlds = WorldPool(Task(options.sim, options.max_steps).world)
     with refused_settings(parser):
-        search, explore = _prepared(checkpoint, options, progress)
-        search.space.grid(checkpoint.policy(search.space.base.generation))
-    with progress, term_interrupts():
+        search, explore = _prepared(checkpoints, options, progress, worlds)
+        for generation in search.trials:
+            search.grid(generation)
+    with progress, term_interrupts(), closing(worlds):
         result = search.run(explore)
-    _show(result, search, checkpoint, options, template)
+    _show(result, search, options, template)
     if result.partial or search.lost:
         return INTERRUPTED
     return 0 if result.found and not (template and result.too_few) else NOT_FOUND
@@ -79,9 +89,14 @@ def run(argv: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser("tune", __doc__, EXAMPLE)
     parser.add_argument(
-        "--checkpoint", help="folder, or the name of a shipped one (that of the agent in --config, or pusht)"
-    )
+        "--checkpoint", type=_words, metavar="NAME,...",
+        help="folder or name of a shipped one (that of the agent in --config, or pusht); several of the same robot",
+    )  # fmt: skip
     parser.add_argument("--plan", default="", help="common part of all plans, e.g. ddpm100 or ddpm100,batched=false")
+    parser.add_argument(
+        "--generation", type=_words, default=[], metavar="NAME,...",
+        help="generation plans to search (that of --plan, else all of the checkpoints' own); also ddimN",
+    )  # fmt: skip
     add_simulation_options(parser, "(that of the agent in --config, or {})", device=None, dtype=None)
     wanted = parser.add_argument_group("requirements")
     wanted.add_argument("--rate", metavar="HZ|Nx", help="least chunks per second, or 2x for twice seq's rate")
@@ -125,11 +140,22 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Progress) -> tuple[Search, Explore]:
+def _words(text: str) -> list[str]:
+    words = [word.strip() for word in text.split(",")]
+    if not all(words) or len(set(words)) < len(words):
+        raise argparse.ArgumentTypeError(f"expected names with commas between them, each once, got {text!r}")
+    return words
+
+
+def _prepared(
+    checkpoints: Mapping[str, Checkpoint], options: argparse.Namespace, progress: Progress, worlds: WorldPool
+) -> tuple[Search, Explore]:
     """Raises PlanError, or SettingsError naming the setting."""
     from auras_ros.evaluate.episode_runner import Task
     from auras_ros.evaluate.settings import SettingsError, batch_of, check_episodes, cores_for, parse_plan
     from auras_ros.evaluate.tuner.bayes import bayes
+    from auras_ros.evaluate.tuner.generations import generations
+    from auras_ros.evaluate.tuner.pace import Pace
     from auras_ros.evaluate.tuner.record import EpisodeStore
     from auras_ros.evaluate.tuner.requirements import Requirements
     from auras_ros.evaluate.tuner.search import FRESH, Effort, Search, halving
@@ -140,7 +166,10 @@ def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Pro
     check_episodes(options.sim, options.max_steps, range(options.seed, options.seed + played))
     if options.frame_steps < 0 or (options.trials is not None and options.trials < 1):
         raise SettingsError("trials must be at least 1, frame_steps must not be negative")
-    base = parse_plan(options.plan).named(checkpoint.first_plan)
+    base = parse_plan(options.plan)
+    if base.generation and options.generation:
+        raise SettingsError(f"generation: --plan has {base.generation} already")
+    found = generations(checkpoints, options.generation or ([base.generation] if base.generation else []))
     kinds: dict[str, type[Any]] = {"pp_perception": int, "pp_generation": int, "fetch_offset": int, "alpha": float}
     values = {name: _listed(name, getattr(options, name), kind) for name, kind in kinds.items()}
     space = Space(base, **values, longest=options.longest)
@@ -150,16 +179,20 @@ def _prepared(checkpoint: Checkpoint, options: argparse.Namespace, progress: Pro
         batch_of(options.sim, options.batch, 32), device=options.device,
         cores=cores_for(options.cores, options.device),
     )  # fmt: skip
-    key = settings.key(checkpoint, options.sim)
-    key |= {} if options.device == "cpu" else {"device": options.device}
-    key |= {} if options.dtype == "auto" else {"dtype": options.dtype}
-    again = options.work.with_suffix(".fresh.json") if options.work else None
+    each = {(name, plan): replace(settings, base=replace(base, generation=plan)) for name, plan in found}
+    more = {} if options.device == "cpu" else {"device": options.device}
+    more |= {} if options.dtype == "auto" else {"dtype": options.dtype}
+    keys = [its.key(checkpoints[name], options.sim) | more for (name, _), its in each.items()]
+    again, pace = options.work.with_suffix(".fresh.json") if options.work else None, Pace()
     record, fresh = (
-        Trials(checkpoint, settings, EpisodeStore.open(each, path), progress.say)
-        for each, path in ((key, options.work), ({**key, "fresh": True}, again))
+        [
+            Trials(checkpoints[name], its, store, progress.say, name, worlds, pace)
+            for ((name, _), its), store in zip(each.items(), EpisodeStore.open_all(some, path), strict=True)
+        ]
+        for some, path in ((keys, options.work), ([{**key, "fresh": True} for key in keys], again))
     )
     effort = Effort(options.first, options.episodes, confirm=options.confirm)
-    search = Search(record, fresh, space, effort, options.seed)
+    search = Search(record, fresh, space, effort, options.seed, pace)
     return search, halving if options.trials is None else bayes(options.trials, options.seed)
 
 
@@ -175,30 +208,30 @@ def _listed(name: str, text: str, kind: type[Any]) -> tuple[Any, ...]:
 def _show(
     result: SearchResult,
     search: Search,
-    checkpoint: Checkpoint,
     options: argparse.Namespace,
-    template: _Template | None,
+    template: Template | None,
 ) -> None:
     from auras_ros.evaluate.tuner.show import draw, rows, table
     from auras_ros.report.result import Report
 
-    settings = search.trials.settings
+    settings = next(iter(search.trials.values())).settings
     wanted, cores = settings.requirements.words(), settings.cores
     print(f"{options.sim}, {wanted}, timed on {cores} core{'s' * (cores > 1)}{', PARTIAL' if result.partial else ''}")
     print(table(result))
-    for plan, seed, why in search.lost:
-        print(f"lost, and counted as no episode: {plan}, seed {seed}: {why}")
+    for each in search.lost:
+        print("lost, and counted as no episode: {checkpoint}, {plan}, seed {seed}: {why}".format_map(each))
     if result.chosen is None:
         print("no plan that was played to the end meets the requirements")
     elif result.unconfirmed:
         print(f"NOT confirmed on new seeds ({result.unconfirmed}): {result.chosen.plan}")
     else:
-        print(f"plan: {result.chosen.plan}")
+        print(f"checkpoint: {result.chosen.checkpoint}")
+        print(f"plan{' so far' if result.partial else ''}: {result.chosen.plan}")
     if options.json:
         more = {
-            "space": search.space.to_dict(), "wanted": vars(settings.requirements), "partial": result.partial,
-            "device": options.device, "unconfirmed": result.unconfirmed,
-            "lost": [dict(zip(("plan", "seed", "why"), each, strict=True)) for each in search.lost],
+            "space": search.space.to_dict(), "generations": [" ".join(each) for each in search.trials],
+            "wanted": vars(settings.requirements), "partial": result.partial, "device": options.device,
+            "unconfirmed": result.unconfirmed, "lost": search.lost,
         }  # fmt: skip
         report = Report("tune", [{**row, "cores": cores} for row in rows(result)], result.summary(), more)
         written(options.json, report.write)
@@ -206,32 +239,25 @@ def _show(
     if template is not None and result.found is not None and result.too_few:
         print(f"no config for that plan: {result.too_few} (--first, --episodes, --confirm)")
     if template is not None and result.found is not None and not result.partial and not result.too_few:
-        _write_config(template, result.found.plan, {"device": options.device, "dtype": options.dtype}, tuned)
+        found, where = result.found, {"device": options.device, "dtype": options.dtype}
+        write_config(template, found.checkpoint, found.plan, where, tuned)
     elif tuned.exists():
         print(f"not changed, from an earlier search: {tuned}")
-    written(options.out / "tune.png", lambda path: draw(result, f"{checkpoint.name}, {options.sim}: {wanted}", path))
+    title = f"{', '.join(options.checkpoint)}, {options.sim}: {wanted}"
+    written(options.out / "tune.png", lambda path: draw(result, title, path))
 
 
-@dataclass(frozen=True)
-class _Template:
-    """The config that a plan is written into: its name, its contents, and in these the agent's parameters. The new file
-    may be in another folder, so paths relative to this one are made absolute."""
-
-    name: str
-    document: dict[str, Any]
-    agent: dict[str, Any]
-
-
-def _follow(config: Path, options: argparse.Namespace, parser: argparse.ArgumentParser) -> _Template:
-    """Set the options for what the config's agent can run: its checkpoint, on its device, within its `max_age_ms`.
-    Raises ConfigError if it has no agent; exits with status 2 if the options contradict it."""
+def _follow(config: Path, options: argparse.Namespace, parser: argparse.ArgumentParser) -> Template:
+    """Set the options for what the config's agent can run: its checkpoint, and others if given beside it, on its
+    device, within its `max_age_ms`. Raises ConfigError if it has no agent; exits with status 2 if the options
+    contradict it."""
     read = read_parameters_file(config)
-    agent, template = read.section("agent"), _template(read)
+    agent, template = read.section("agent"), template_of(read)
     named = str(agent.get("checkpoint", "pusht"))
-    folders = [resources.checkpoint(name).resolve() for name in (named, options.checkpoint or named)]
-    if folders[0] != folders[1]:
-        parser.error(f"--checkpoint: {options.checkpoint} is not that of the agent in {config}: {named}")
-    options.checkpoint = named
+    given = options.checkpoint or [named]
+    if resources.checkpoint(named).resolve() not in [resources.checkpoint(name).resolve() for name in given]:
+        parser.error(f"--checkpoint: {','.join(given)} is not that of the agent in {config}: {named}")
+    options.checkpoint = given
     device = options.device or str(agent.get("device", "cpu"))
     if device not in ("auto", "cpu", "cuda"):
         parser.error(f"--config: {config}: device: no {device!r}; known: auto, cpu, cuda")
@@ -242,27 +268,7 @@ def _follow(config: Path, options: argparse.Namespace, parser: argparse.Argument
     return template
 
 
-def _template(config: NodeConfig) -> _Template:
-    """Raises ConfigError if a node has no section into which its parameters can be written."""
-    document = yaml.safe_load(config.path.read_text(encoding="utf-8"))
-    sections = {name.strip("/"): section for name, section in document.items()}
-    for node in ("agent", *config.placed):
-        if node not in sections:
-            raise ConfigError(f"{config.path}: {node}: auras tune needs a top-level section of this name")
-        sections[node]["ros__parameters"].update(config.placed.get(node, {}))
-    return _Template(config.path.name, document, sections["agent"]["ros__parameters"])
-
-
 def _has_cuda() -> bool:
     import torch
 
     return torch.cuda.is_available()
-
-
-def _write_config(template: _Template, plan: Plan, where: Mapping[str, str], path: Path) -> None:
-    """Write the config with this plan for its agent, on the device and in the type with which it was measured."""
-    from auras_ros.report.result import write_whole
-
-    template.agent.update({"plan": str(plan), **where})
-    text = yaml.safe_dump(template.document, sort_keys=False)
-    written(path, lambda to: write_whole(to, f"# {template.name} with the plan that auras tune chose\n{text}"))

@@ -31,11 +31,11 @@ def keep(path: Path | None, form: str, key: Mapping[str, Any], contents: Mapping
         write_whole(path, json.dumps({"format": form, "key": dict(key), **contents}, indent=1) + "\n")
 
 
-def read_kept(path: Path, form: str, what: str, unpack: Callable[[Mapping[str, Any]], KeptT]) -> KeptT:
+def read_kept(path: Path, forms: Sequence[str], what: str, unpack: Callable[[Mapping[str, Any]], KeptT]) -> KeptT:
     """What `unpack` makes of a kept file. Raises OSError, and SettingsError if it is not `what`."""
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
-        if raw["format"] != form:
+        if raw["format"] not in forms:
             raise SettingsError(f"format is {raw['format']!r}")
         return unpack(raw)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -84,7 +84,7 @@ class Work:
         key = {name: value for name, value in settings.to_dict().items() if name not in NOT_ITS_KEY}
         if path is None or not path.exists():
             return cls(path, key=key)
-        its, durations, played = read_kept(path, FORMAT, "a work file of `auras eval`", _contents)
+        its, durations, played = read_kept(path, [FORMAT], "a work file of `auras eval`", _contents)
         if not durations or "charged" not in settings.clocks:  # nothing is timed in the file, or in this evaluation
             its["cores"] = key["cores"] = its["cores"] if durations else key["cores"]
         require_key(path, key, its)

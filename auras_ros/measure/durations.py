@@ -51,7 +51,7 @@ def refusal(plan: Plan, frame_ns: int, horizon_ns: int) -> str:
 
 
 def measure_durations(
-    checkpoint: Checkpoint,
+    checkpoint: Checkpoint | Mapping[str, Checkpoint],
     plans: Mapping[str, Plan],
     rounds: int = ROUNDS,
     frames: int = FRAMES,
@@ -62,18 +62,19 @@ def measure_durations(
 ) -> dict[str, FrameDuration]:
     """Duration key (the plan's label; for dec label/worker) -> how long a frame takes, from latching to its chunk.
 
-    frames: of each worker, each round. observation_ms: the interval between new observations; 0: always a new one. For
-    par a frame is a whole request, while all other workers run theirs. device: cpu, cuda or auto; the checkpoint itself
-    is not moved. cores: how many of the host's cores every plan has (None: all of this process's). Raises DeviceError,
-    and RuntimeError if a worker makes no progress.
+    checkpoint: of all plans, or label -> that of each. frames: of each worker, each round. observation_ms: the interval
+    between new observations; 0: always a new one. For par a frame is a whole request, while all other workers run
+    theirs. device: cpu, cuda or auto; the checkpoint itself is not moved. cores: how many of the host's cores
+    every plan has (None: all of this process's). Raises DeviceError, and RuntimeError if a worker makes no progress.
     """
     torch.set_num_threads(1)
+    owners = checkpoint if isinstance(checkpoint, Mapping) else dict.fromkeys(plans, checkpoint)
     if device != "cpu":  # plans share weights with the checkpoint, whose episodes are played on the CPU
-        checkpoint = copy.deepcopy(checkpoint)
+        owners = copy.deepcopy(dict(owners))
     with on_cores(available() if cores is None else cores), ExitStack() as stack:
         runs: dict[str, _Run] = {}
         for label, plan in plans.items():
-            runs[label] = _Run(checkpoint, plan, observation_ms, device)
+            runs[label] = _Run(owners[label], plan, observation_ms, device)
             stack.callback(runs[label].executor.close)
         for number in range(rounds):
             for label, run in runs.items():

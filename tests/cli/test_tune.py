@@ -21,6 +21,8 @@ import yaml
 
 from auras_ros import resources
 from auras_ros.cli import tune
+from auras_ros.cli.tuned_config import template_of, write_config
+from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.tuner import search, trials
 from auras_ros.measure.cores import available
 from auras_ros.measure.durations import FrameDuration, measure_durations
@@ -31,6 +33,7 @@ from auras_ros.policies.diffusion import DiffusionPolicy
 from auras_ros.policies.loaders import open as opening
 
 TINY = [
+    *("--generation", "quick"),
     *("--pp-perception", "1", "--pp-generation", "1,2", "--alpha", "0.5"),
     *("--first", "1", "--episodes", "1", "--max-steps", "4", "--batch", "1"),
 ]
@@ -78,12 +81,11 @@ def test_a_tiny_search_writes_a_plan_that_the_agent_takes(
     said = capsys.readouterr().out
     (line,) = [line for line in said.splitlines() if line.startswith("plan: ")]
     chosen = Plan.parse(line.removeprefix("plan: "))
-    assert chosen.mode == "auras"
     made = json.loads(report.read_text())
     assert made["name"] == "tune"
     assert [row["plan"] for row in made["rows"] if row["chosen"]] == [str(chosen)]
-    # Two of the grid; and a skewed one, where two stages were found to be the better of them.
-    assert made["summary"]["plans"] in (2, 3)
+    # seq, two of the grid; and a skewed one, where two stages were found to be the better of them.
+    assert made["summary"]["plans"] in (3, 4)
     assert (tmp_path / "tune.png").stat().st_size > 5000
     agent = yaml.safe_load((tmp_path / "tuned.yaml").read_text())["agent"]["ros__parameters"]
     assert AgentSettings(**agent).plans()[0] == chosen
@@ -102,6 +104,14 @@ def test_a_tiny_search_writes_a_plan_that_the_agent_takes(
         (["--pp-generation", "1,x"], "pp_generation: expected numbers"),
         (["--pp-generation", "20"], "20 stages for 8 generation steps"),
         (["--plan", "quick,mode=par"], "mode"),
+        (
+            ["--generation", "quick,slow"],
+            "checkpoint 'pusht' has no plan 'slow'; its plans: quick, ddpm100",
+        ),
+        (["--generation", "quick,quick"], "--generation: expected names with commas between them, each once"),
+        (["--generation", "quick", "--plan", "ddpm100"], "generation: --plan has ddpm100 already"),
+        (["--checkpoint", "pusht,"], "--checkpoint: expected names with commas"),
+        (["--checkpoint", "pusht,lift"], "lift is not for the robot of pusht: channels: x, y, z, gripper, not agent_x"),
         (["--plan", "quick,speed=9"], "speed"),
         (["--first", "9", "--episodes", "4"], "first: must be in \\[1, episodes = 4\\]"),
         (["--trials", "0"], "trials must be at least 1"),
@@ -160,8 +170,9 @@ def test_a_config_is_written_that_finds_what_the_first_one_found(tmp_path: Path)
     (config.parent / "policy").symlink_to(resources.checkpoint("pusht"))
     both = {name: {"ros__parameters": {"checkpoint": "./policy"}} for name in ("/agent", "actuator")}
     config.write_text(yaml.safe_dump(both))
-    template = tune._template(read_parameters_file(config))
-    tune._write_config(template, Plan("quick", mode="auras", pp_generation=2), {"device": "cpu"}, out / "tuned.yaml")
+    template = template_of(read_parameters_file(config))
+    plan = Plan("quick", mode="auras", pp_generation=2)
+    write_config(template, "pusht", plan, {"device": "cpu"}, out / "tuned.yaml")
     read = read_parameters_file(out / "tuned.yaml")
     assert read.section("agent")["plan"] == "quick,mode=auras,pp_generation=2"
     for node in ("agent", "actuator"):
@@ -205,8 +216,65 @@ def test_the_search_is_for_what_the_configs_agent_can_run(
     few = ["--plan", "greedy", "--pp-generation", "1", "--alpha", ""]
     with pytest.raises(InterruptedError):
         tune.run([*few, "--out", str(tmp_path), "--config", str(config), *own])
-    assert found[0].trials.settings.requirements.max_age_ms == bound
-    assert found[0].trials.checkpoint.name == "pusht-tokens"
+    ((generation, its),) = found[0].trials.items()
+    assert its.settings.requirements.max_age_ms == bound
+    assert generation == ("pusht-tokens", "greedy")
+
+
+@pytest.mark.parametrize(
+    ("words", "searched"),
+    [
+        ([], [("pusht", "quick"), ("pusht", "ddpm100")]),
+        (["--plan", "batched=false"], [("pusht", "quick"), ("pusht", "ddpm100")]),
+        (["--plan", "ddpm100"], [("pusht", "ddpm100")]),
+        (["--generation", "ddim10,quick"], [("pusht", "ddim10"), ("pusht", "quick")]),
+        (
+            ["--checkpoint", "pusht-tokens,pusht"],
+            [("pusht-tokens", "greedy"), ("pusht", "quick"), ("pusht", "ddpm100")],
+        ),
+    ],
+)
+def test_without_a_name_all_generation_plans_of_all_checkpoints_are_searched(
+    words: list[str], searched: list[tuple[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+
+    def stop(self: search.Search, explore: object) -> search.SearchResult:
+        found.append(self)
+        raise InterruptedError
+
+    monkeypatch.setattr(search.Search, "run", stop)
+    with pytest.raises(InterruptedError):
+        tune.run([*words, "--out", str(tmp_path)])
+    assert list(found[0].trials) == searched
+    assert [each.settings.base.generation for each in found[0].trials.values()] == [plan for _, plan in searched]
+
+
+@pytest.mark.usefixtures("little_is_enough")
+def test_the_config_gets_the_checkpoint_of_the_chosen_plan_wherever_it_had_the_agents(
+    tmp_path: Path, timed_on: set[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two policies for one robot; that of the config is the worse one."""
+
+    def choose(self: search.Search) -> object:
+        return next(one for one in self.candidates() if one.checkpoint == str(tmp_path / "mine") and one.success)
+
+    monkeypatch.setattr(search.Search, "choose", choose)
+    monkeypatch.setattr(
+        trials, "play", lambda made, plan, seeds, *rest, **more: ModeResult([EpisodeRecord(s, True, 1) for s in seeds])
+    )
+    (tmp_path / "mine").symlink_to(resources.checkpoint("pusht-tokens"))
+    config = tmp_path / "config.yaml"
+    both = {"agent": {"checkpoint": "pusht", "seed": 3}, "actuator": {"checkpoint": "pusht"}}
+    config.write_text(yaml.safe_dump({node: {"ros__parameters": values} for node, values in both.items()}))
+    words = ["--checkpoint", f"pusht,{tmp_path / 'mine'}", "--generation", "quick,greedy", *TINY[2:]]
+    assert tune.run([*words, "--out", str(tmp_path), "--config", str(config)]) == 0
+    assert f"checkpoint: {tmp_path / 'mine'}\nplan: greedy" in capsys.readouterr().out
+    read = read_parameters_file(tmp_path / "tuned.yaml")
+    for node in both:
+        assert Path(read.section(node)["checkpoint"]).samefile(tmp_path / "mine")
+    assert read.section("agent")["plan"].startswith("greedy")
+    assert read.section("agent")["seed"] == 3
 
 
 def test_without_matplotlib_nothing_is_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +294,7 @@ def test_status_3_and_no_config_where_the_chosen_plan_does_not_hold_on_fresh_see
     files = ["--out", str(tmp_path), "--json", str(report), "--config", "pusht"]
     assert tune.run([*TINY, *files, "--confirm", "1"]) == tune.NOT_FOUND
     said = capsys.readouterr().out
-    assert "NOT confirmed on new seeds (success 0.0%, wanted 80.0%): quick,mode=auras" in said
+    assert "NOT confirmed on new seeds (success 0.0%, wanted 80.0%): quick" in said
     assert "\nplan: " not in said
     assert not (tmp_path / "tuned.yaml").exists()
     made = json.loads(report.read_text())
@@ -279,7 +347,9 @@ def test_a_plan_that_perceives_beside_generation_has_no_core_that_seq_has_not(
 
         return run
 
-    def measure(*given: Any, **rest: Any) -> None:
+    def measure(*given: Any, **rest: Any) -> dict[str, FrameDuration]:
+        if "seq" not in given[1]:
+            return dict.fromkeys(given[1], FrameDuration(0.02, 3))
         with monkeypatch.context() as patch:
             for name in ("perceive", "predict"):
                 patch.setattr(DiffusionPolicy, name, noted(getattr(DiffusionPolicy, name)))

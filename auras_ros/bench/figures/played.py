@@ -24,9 +24,10 @@ from auras_ros.bench.options import add_minutes
 from auras_ros.evaluate.episode_runner import Task
 from auras_ros.evaluate.lockstep import grouped
 from auras_ros.evaluate.settings import CLOCKS, SettingsError, check_episodes, check_least, find_sim, parse_plan
+from auras_ros.evaluate.tuner.candidate import Candidate
 from auras_ros.evaluate.tuner.record import EpisodeStore
 from auras_ros.evaluate.tuner.requirements import Requirements
-from auras_ros.evaluate.tuner.trials import Candidate, Trials, TrialSettings
+from auras_ros.evaluate.tuner.trials import Trials, TrialSettings
 from auras_ros.measure.minutes import attempt, interruptible, run_turns, until
 from auras_ros.pipeline.modes import check_plan
 from auras_ros.pipeline.plan import Plan

@@ -8,37 +8,56 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from auras_ros.evaluate.tuner.pace import PLAY, TIME
 from auras_ros.evaluate.tuner.search import Explore, Search
 from auras_ros.pipeline.plan import PlanError
 
 
 def bayes(trials: int, seed: int) -> Explore:
-    """Tree-structured Parzen estimation over stages, offset and skew: the most successful plan among those that are
-    fast and fresh enough. Invalid plans, and those that miss the rate or the age, are pruned before they are played."""
+    """Tree-structured Parzen estimation over checkpoint and generation plan, stages, offset and skew: the most
+    successful plan among those that are fast and fresh enough. Invalid plans, and those that miss the rate or the age,
+    are pruned before they are played."""
     import optuna
 
     def explore(search: Search) -> None:
         space = search.space
-        policy = search.trials.checkpoint.policy(space.base.generation)
+        labels = {" ".join(generation): generation for generation in search.trials}
 
         def objective(trial: optuna.Trial) -> float:
+            _expect(search, trials - trial.number)
+            # one choice is no draw: with one generation plan the same seed proposes the same plans as it always has
+            label = trial.suggest_categorical("generation", list(labels)) if len(labels) > 1 else next(iter(labels))
+            generation = labels[label]
+            chosen = search.trials[generation]
+            offsets = space.offsets(chosen.policy)
             plan = replace(
-                space.base,
+                chosen.settings.base,
                 pp_perception=trial.suggest_categorical("pp_perception", space.pp_perception),
                 pp_generation=trial.suggest_categorical("pp_generation", space.pp_generation),
-                fetch_offset=trial.suggest_categorical("fetch_offset", space.offsets(policy)),
+                fetch_offset=trial.suggest_categorical(f"fetch_offset {offsets}", offsets),  # a family's own
                 alpha=trial.suggest_categorical("alpha", (0.0, *(a for a in space.alpha if a))),
             )
             try:
-                space.check(policy, plan)
+                space.check(chosen.policy, plan)
             except PlanError as error:
                 raise optuna.TrialPruned(str(error)) from error
-            if not search.time([plan]):
+            worth = search.time(generation, [plan])
+            if not worth:
                 raise optuna.TrialPruned
-            return search.play(plan, search.effort.episodes).success or 0.0
+            return search.play(worth[0], search.effort.episodes).success or 0.0
 
+        _expect(search, trials)
+        search.play_seqs()
         optuna.logging.set_verbosity(optuna.logging.ERROR)  # no warning at an interrupt
         study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
         study.optimize(objective, n_trials=trials)
 
     return explore
+
+
+def _expect(search: Search, trials: int) -> None:
+    """So many plans are still timed and played to the end, at most, as if of all generation plans alike."""
+    search.expect([], [search.effort.episodes])
+    for generation in search.trials:
+        search.pace.ahead[TIME, generation] += trials / len(search.trials)
+        search.pace.ahead[PLAY, generation] += trials * search.effort.episodes / len(search.trials)

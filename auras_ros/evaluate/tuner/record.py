@@ -1,7 +1,7 @@
 """The measurements of plans so far, on disk after every step: an interrupted search continues where it was.
 
 Frames are timed beside seq, so each plan's duration is stored with that of seq in the same run; episodes are stored by
-seed.
+seed. A file has a record for each checkpoint and generation plan.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from auras_ros.evaluate.seams import Seams
 from auras_ros.evaluate.work import keep, read_kept, require_key
 from auras_ros.measure.durations import FrameDuration
 
-FORMAT = "auras-tune/1"
+FORMAT, OF_ONE_PLAN = "auras-tune/2", "auras-tune/1"  # the latter had one record
+OWN = ("checkpoint", "seq")  # what the records of one file do not have in common
 
 
 @dataclass(frozen=True)
@@ -63,12 +64,14 @@ class Played:
 
 @dataclass
 class EpisodeStore:
-    """key: the settings of all measurements here. path: None keeps it in memory only."""
+    """The record of one checkpoint and generation plan. key: the settings of all measurements here. path: None keeps it
+    in memory only. file: all records of that file, this one among them."""
 
     key: Mapping[str, Any]
     path: Path | None = None
     timed: dict[str, Timed] = field(default_factory=dict)
     played: dict[str, Played] = field(default_factory=dict)
+    file: list[EpisodeStore] = field(default_factory=list, repr=False, compare=False)
 
     def missing(self, plan: str, seeds: Sequence[int]) -> list[int]:
         """The seeds on which this plan was not played yet, nor lost its world since."""
@@ -77,26 +80,58 @@ class EpisodeStore:
 
     def save(self) -> None:
         """Write the file atomically."""
+        records = [each._packed() for each in self.file or [self]]
+        keep(self.path, FORMAT, _shared(self.key), {"records": records})
+
+    def _packed(self) -> dict[str, Any]:
+        own = {name: value for name, value in self.key.items() if name in OWN}
         timed = {plan: asdict(timed) for plan, timed in self.timed.items()}
-        played = {plan: _packed(played) for plan, played in self.played.items()}
-        keep(self.path, FORMAT, self.key, {"timed": timed, "played": played})
+        return {**own, "timed": timed, "played": {plan: _packed(played) for plan, played in self.played.items()}}
 
     @classmethod
     def open(cls, key: Mapping[str, Any], path: Path | None) -> EpisodeStore:
         """A new one, or the contents of the file. Raises OSError, and SettingsError if the file has other
         settings."""
-        if path is None or not path.exists():
-            return cls(key, path)
-        its, timed, played = read_kept(path, FORMAT, "a record of `auras tune`", _contents)
-        require_key(path, key, its)
-        return cls(key, path, timed, played)
+        for each in _records(path):
+            require_key(path or Path(), key, each.key)
+        return cls.open_all([key], path)[0]
+
+    @classmethod
+    def open_all(cls, keys: Sequence[Mapping[str, Any]], path: Path | None) -> list[EpisodeStore]:
+        """One for each key, in one file. Records of other checkpoints and generation plans stay in it; any other
+        difference is refused. Raises OSError and SettingsError."""
+        known = _records(path)
+        for each in known:
+            require_key(path or Path(), _shared(keys[0]), _shared(each.key))
+        found = [next((each for each in known if each.key == key), cls(key)) for key in keys]
+        file = [*found, *(each for each in known if each.key not in keys)]
+        for each in file:
+            each.path, each.file = path, file
+        return found
 
 
-def _contents(raw: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Timed], dict[str, Played]]:
+def _shared(key: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in key.items() if name not in OWN}
+
+
+def _records(path: Path | None) -> list[EpisodeStore]:
+    if path is None or not path.exists():
+        return []
+    return read_kept(path, (FORMAT, OF_ONE_PLAN), "a record of `auras tune`", _contents)
+
+
+def _contents(raw: Mapping[str, Any]) -> list[EpisodeStore]:
+    if raw["format"] == OF_ONE_PLAN:
+        return [_unpacked_store(raw["key"], raw)]
+    own = [{name: each[name] for name in OWN if name in each} for each in raw["records"]]
+    return [_unpacked_store({**raw["key"], **its}, each) for its, each in zip(own, raw["records"], strict=True)]
+
+
+def _unpacked_store(key: Mapping[str, Any], raw: Mapping[str, Any]) -> EpisodeStore:
     timed = {
         name: Timed(*(FrameDuration(**each[key]) for key in ("plan", "seq"))) for name, each in raw["timed"].items()
     }
-    return dict(raw["key"]), timed, {name: _unpacked(each) for name, each in raw["played"].items()}
+    return EpisodeStore(dict(key), None, timed, {name: _unpacked(each) for name, each in raw["played"].items()})
 
 
 def _packed(played: Played) -> dict[str, Any]:

@@ -1,19 +1,25 @@
 """The hierarchical search of Auras 4.3.2, and the choice of a plan from its results.
 
-1. Every plan of the grid is timed; one that misses the rate, the age or the horizon is not played. 2. The others are
+1. seq of every checkpoint and generation plan is played on all seeds; the best one is what seq means in requirements.
+2. Every plan of the grids is timed; one that misses the rate, the age or the horizon is not played. 3. The others are
 played on a few seeds, the better half on twice as many, and so on (successive halving): a plan that fails early costs
-little. 3. The skew of the best plan is tuned. 4. The chosen plan and seq are played again on new seeds, because the
-best of many plans is partly lucky on its seeds. A plan that fails there is not returned.
+little. 4. The skew of the best plan is tuned. 5. The chosen plan, which may be a seq, and the best seq are played again
+on new seeds, because the best of many plans is partly lucky on its seeds. A plan that fails there is not returned.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
 
 from auras_ros.evaluate.settings import SettingsError
+from auras_ros.evaluate.tuner.candidate import Candidate, merit
+from auras_ros.evaluate.tuner.pace import PLAY, TIME, Generation, Kind, Pace
 from auras_ros.evaluate.tuner.space import Space
-from auras_ros.evaluate.tuner.trials import Candidate, Trials
+from auras_ros.evaluate.tuner.trials import SEQ, Trials, time_seqs
 from auras_ros.pipeline.plan import Plan
 
 INTERRUPTED = "interrupted before it was over"
@@ -47,15 +53,16 @@ class Effort:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """candidates: all plans that were timed. chosen: None if none is good enough. confirmed: the chosen plan on new
-    seeds; unconfirmed: why it is not good enough there, or that this was interrupted. partial: interrupted."""
+    """candidates: every seq, and all plans that were timed. chosen: None if none is good enough. confirmed: the chosen
+    plan on new seeds; unconfirmed: why it is not good enough there, or that this was interrupted. partial: interrupted.
+    """
 
     candidates: Sequence[Candidate]
     chosen: Candidate | None
     confirmed: Candidate | None
     partial: bool
     unconfirmed: str = ""
-    seq: Candidate | None = None  # the baseline, as far as it was played
+    seq: Candidate | None = None  # the best one, which is the baseline, as far as it was played
 
     @property
     def too_few(self) -> str:
@@ -88,12 +95,17 @@ class SearchResult:
 
 
 class Search:
-    """`run` explores and chooses. seed: of the first episode."""
+    """`run` explores and chooses. seed: of the first episode. pace: that of all trials."""
 
-    def __init__(self, trials: Trials, fresh: Trials, space: Space, effort: Effort, seed: int) -> None:
-        """fresh: trials with a store of their own, for the confirmation."""
-        self.trials, self._fresh, self.space, self.effort, self._seed = trials, fresh, space, effort, seed
-        self._seen: dict[str, Plan] = {}
+    def __init__(
+        self, trials: Sequence[Trials], fresh: Sequence[Trials], space: Space, effort: Effort, seed: int, pace: Pace
+    ) -> None:
+        """trials: of each checkpoint and generation plan. fresh: the same with stores of their own, for the
+        confirmation. space: what their plans have in common but the generation plan."""
+        self.trials, self._fresh = ({each.generation: each for each in some} for some in (trials, fresh))
+        self.space, self.effort, self.pace = space, effort, pace
+        self._seeds = range(seed, seed + effort.episodes)
+        self._seen: dict[tuple[Generation, str], Plan] = {}
 
     def run(self, explore: Explore) -> SearchResult:
         """Explore, choose and confirm. Ctrl-C ends it with the results so far."""
@@ -109,30 +121,50 @@ class Search:
             partial, chosen = True, self.choose()
             if chosen is not None and self.effort.confirm:
                 unconfirmed = INTERRUPTED
-        return SearchResult(self.candidates(), chosen, confirmed, partial, unconfirmed, self.trials.seq())
+        baseline = self._compare_with_the_best_seq()
+        return SearchResult(self.candidates(), chosen, confirmed, partial, unconfirmed, baseline)
 
     @property
-    def lost(self) -> list[tuple[str, int, str]]:
-        """The episodes that have lost their world: plan, seed, and why."""
-        return [*self.trials.lost, *self._fresh.lost]
+    def lost(self) -> list[dict[str, Any]]:
+        """The episodes that have lost their world: checkpoint, plan, seed, and why."""
+        return [
+            {"checkpoint": name, "plan": str(each.seq_plan) if plan == SEQ else plan, "seed": seed, "why": why}
+            for some in (self.trials, self._fresh)
+            for (name, _), each in some.items()
+            for plan, seed, why in each.lost
+        ]
 
-    def time(self, plans: Sequence[Plan]) -> list[Plan]:
+    def grid(self, generation: Generation) -> list[Plan]:
+        """The plans with evenly spread work. Raises SettingsError if there are none."""
+        trials = self.trials[generation]
+        return replace(self.space, base=trials.settings.base).grid(trials.policy)
+
+    def skewed(self, one: Candidate) -> list[Plan]:
+        """The same stages with other skews."""
+        return list(self.space.skewed(self.trials[one.generation].policy, one.plan))
+
+    def time(self, generation: Generation, plans: Sequence[Plan]) -> list[Candidate]:
         """Time the plans. Returns those that are worth playing."""
-        self._seen |= {str(plan): plan for plan in plans}
-        self.trials.time(plans)
-        return [plan for plan in plans if not self.trials.candidate(plan).refused]
+        trials = self.trials[generation]
+        self._seen |= {(generation, str(plan)): plan for plan in plans}
+        trials.time(plans)
+        return [one for plan in plans if not (one := trials.candidate(plan)).refused]
 
-    def play(self, plan: Plan, episodes: int) -> Candidate:
-        """Play the plan on the first `episodes` seeds. Returns its candidate."""
-        seeds = range(self._seed, self._seed + episodes)
-        self.trials.play(plan, seeds)
-        return self.trials.candidate(plan, seeds)
+    def play(self, one: Candidate, episodes: int) -> Candidate:
+        """Play it on the first `episodes` seeds. Returns it with its measurements."""
+        trials, seeds = self.trials[one.generation], self._seeds[:episodes]
+        trials.play(one.plan, seeds)
+        return trials.candidate(one.plan, seeds)
 
     def candidates(self) -> list[Candidate]:
-        """A candidate for every plan that was timed, the best first."""
-        timed = [plan for name, plan in self._seen.items() if self.trials.is_timed(name)]
-        seeds = range(self._seed, self._seed + self.effort.episodes)
-        return sorted((self._finished(self.trials.candidate(plan, seeds)) for plan in timed), key=merit, reverse=True)
+        """seq and every plan that was timed, of all checkpoints and generation plans, the best first."""
+        timed = [each.candidate(each.seq_plan, self._seeds) for each in self.trials.values() if each.any_timed]
+        timed += [
+            self.trials[generation].candidate(plan, self._seeds)
+            for (generation, name), plan in self._seen.items()
+            if self.trials[generation].is_timed(name)
+        ]
+        return sorted(map(self._finished, timed), key=merit, reverse=True)
 
     def _finished(self, one: Candidate) -> Candidate:
         """Marks plans that successive halving dropped."""
@@ -145,43 +177,71 @@ class Search:
         played = (one for one in self.candidates() if not one.refused and one.success is not None)
         return next((one for one in played if not self._wanting(one)), None)
 
+    def expect(self, left: Sequence[tuple[Generation, Plan]], sizes: Sequence[int]) -> None:
+        """Notes what is ahead, at most. left: the plans that are played next. sizes: seeds that they have been played
+        on after this round, then those of the better half after each later one."""
+        ahead: defaultdict[Kind, float] = defaultdict(float)
+        for generation, plan in left:
+            trials = self.trials[generation]
+            ahead[TIME, generation] += not trials.is_timed(str(plan))
+            ahead[PLAY, generation] += trials.missing(plan, self._seeds[: sizes[0]])
+        plans, later = len(left), len(self.space.alpha) * self.effort.episodes + 2 * self.effort.confirm
+        for before, after in pairwise(sizes):
+            plans = better_half(plans)
+            later += plans * (after - before)
+        for generation, _ in left:  # as if all generation plans were pruned alike
+            ahead[PLAY, generation] += later / len(left)
+        for generation, trials in self.trials.items():
+            ahead[PLAY, generation] += trials.missing(trials.seq_plan, self._seeds)
+        self.pace.ahead = ahead
+
+    def play_seqs(self) -> None:
+        """Time seq of every checkpoint and generation plan and play it on all seeds. The best one is the baseline."""
+        time_seqs(list(self.trials.values()))
+        for each in self.trials.values():
+            each.play_seq(self._seeds)
+        self._compare_with_the_best_seq()
+
+    def _compare_with_the_best_seq(self) -> Candidate | None:
+        """Makes the most successful seq on the seeds of the search the baseline of all trials. Returns it; None before
+        it was timed."""
+        every = [each for each in self.trials.values() if each.any_timed]
+        if not every:
+            return None
+        best = max(every, key=lambda each: merit(replace(each.candidate(each.seq_plan, self._seeds), refused="")))
+        for generation, each in self.trials.items():
+            each.baseline, self._fresh[generation].baseline = best, self._fresh[best.generation]
+        return best.candidate(best.seq_plan, self._seeds)
+
     def _wanting(self, one: Candidate) -> str:
-        return self.trials.settings.requirements.after_playing(one.success or 0.0, one.above_seq or 0.0)
+        requirements = self.trials[one.generation].settings.requirements
+        return requirements.after_playing(one.success or 0.0, one.above_seq or 0.0)
 
     def _confirm(self, chosen: Candidate) -> Candidate:
-        first = self._seed + FRESH
-        self._fresh.time_as(self.trials, chosen.plan)
+        first, fresh = self._seeds.start + FRESH, self._fresh[chosen.generation]
+        baseline = self.trials[chosen.generation].baseline
+        fresh.baseline.time_as(baseline, baseline.seq_plan)
+        fresh.time_as(self.trials[chosen.generation], chosen.plan)
         seeds = range(first, first + self.effort.confirm)
-        self._fresh.play(chosen.plan, seeds)
-        return self._fresh.candidate(chosen.plan, seeds)
+        fresh.play(chosen.plan, seeds)
+        return fresh.candidate(chosen.plan, seeds)
 
 
 def halving(search: Search) -> None:
-    """Explore the grid, then the skew of its best plans."""
-    policy = search.trials.checkpoint.policy(search.space.base.generation)
-    left = search.time(search.space.grid(policy))
-    for episodes in search.effort.rounds():
-        played = sorted((search.play(plan, episodes) for plan in left), key=merit, reverse=True)
-        last = episodes == search.effort.episodes
-        left = [one.plan for one in (played if last else played[: max(2, -(-len(played) // 2))])]
-    for plan in left[:1]:
-        for skewed in search.time(list(search.space.skewed(policy, plan))):
+    """Explore the grids of all checkpoints and generation plans together, then the skew of the best plan."""
+    grids, rounds = {generation: search.grid(generation) for generation in search.trials}, search.effort.rounds()
+    search.expect([(generation, plan) for generation, grid in grids.items() for plan in grid], rounds)
+    search.play_seqs()
+    left = [one for generation, grid in grids.items() for one in search.time(generation, grid)]
+    for number, episodes in enumerate(rounds):
+        search.expect([(one.generation, one.plan) for one in left], rounds[number:])
+        played = sorted((search.play(one, episodes) for one in left), key=merit, reverse=True)
+        left = played if episodes == rounds[-1] else played[: better_half(len(played))]
+    for best in left[:1]:
+        for skewed in search.time(best.generation, search.skewed(best)):
             search.play(skewed, search.effort.episodes)
 
 
-def merit(one: Candidate) -> tuple[bool, int, float, float]:
-    """Sort key; better plans sort later: played at all, on more seeds, with more success, faster. All plans use the
-    same seeds in the same order, so only dropped or interrupted plans have fewer."""
-    return (not one.refused, one.tried, -1.0 if one.success is None else one.success, one.rate_hz)
-
-
-def pareto(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The Pareto front of rate and success among plans that were played to the end, by rate."""
-    played = [one for one in candidates if not one.refused and one.success is not None]
-
-    def beaten(one: Candidate) -> bool:
-        mine = (one.rate_hz, one.success or 0.0)
-        theirs = [(other.rate_hz, other.success or 0.0) for other in played if other is not one]
-        return any(rate >= mine[0] and share >= mine[1] and (rate, share) != mine for rate, share in theirs)
-
-    return sorted((one for one in played if not beaten(one)), key=lambda one: one.rate_hz)
+def better_half(plans: int) -> int:
+    """How many of so many plans are played on."""
+    return min(plans, max(2, -(-plans // 2)))

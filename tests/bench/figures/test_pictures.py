@@ -19,8 +19,8 @@ from auras_ros.bench.seams import show as seams_show
 from auras_ros.clock import VirtualClock
 from auras_ros.device import Span
 from auras_ros.evaluate.tuner import show as tuner_show
+from auras_ros.evaluate.tuner.candidate import Candidate
 from auras_ros.evaluate.tuner.search import SearchResult
-from auras_ros.evaluate.tuner.trials import Candidate
 from auras_ros.measure import trace_picture
 from auras_ros.measure.recording import Recording
 from auras_ros.pipeline.live import Frame
@@ -146,9 +146,9 @@ def test_the_tuners_picture_has_seq_and_a_ring_round_the_chosen_plan(figures: li
 
     seq, chosen = one(2.0, 0.5, "ddpm100"), one(6.0, 0.75, "ddpm100,mode=auras,pp_generation=4,alpha=0.5")
     left = one(9.0, 0.25, "ddpm100,mode=auras,pp_generation=8", "too bad")
-    tuner_show.draw(SearchResult([chosen, left], chosen, None, False, seq=seq), "a search", Path("it.png"))
+    tuner_show.draw(SearchResult([chosen, seq, left], chosen, None, False, seq=seq), "a search", Path("it.png"))
     entries = legend_apart(figures[0])
-    assert {"seq", "dropped", "played to the end", f"chosen: {chosen.plan}"} <= set(entries)
+    assert {"seq ddpm100", "dropped", "ddpm100", f"chosen: {chosen.plan}"} <= set(entries)
     (axes,) = figures[0].axes
     assert {(2.0, 0.5), (6.0, 0.75), (9.0, 0.25)} <= points(axes)
     (ring,) = [line for line in axes.lines if line.get_label() == f"chosen: {chosen.plan}"]

@@ -7,120 +7,22 @@ what was measured measured again; a record of other settings mixed in; a plan ch
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from auras_ros import resources
-from auras_ros.evaluate.charged import Charged
-from auras_ros.evaluate.episode_runner import Task
-from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.settings import SettingsError
-from auras_ros.evaluate.tuner import trials as trials_module
 from auras_ros.evaluate.tuner.bayes import bayes
+from auras_ros.evaluate.tuner.candidate import pareto
 from auras_ros.evaluate.tuner.record import EpisodeStore
 from auras_ros.evaluate.tuner.requirements import Requirements
-from auras_ros.evaluate.tuner.search import FRESH, Effort, Search, halving, pareto
+from auras_ros.evaluate.tuner.search import FRESH, halving
 from auras_ros.evaluate.tuner.show import rows, table
 from auras_ros.evaluate.tuner.space import Space
-from auras_ros.evaluate.tuner.trials import Trials, TrialSettings
-from auras_ros.measure.durations import FrameDuration
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.checkpoint import Checkpoint
-from auras_ros.policies.loaders.open import load
-
-BASE = Plan("quick", mode="auras")
-SPACE = Space(BASE, (1, 2), (1, 2, 4), alpha=(0.0, 0.5))
-ANYTHING = Requirements()
-SKILL = {1: 0.9, 2: 0.7, 4: 0.5}  # share of successes by pp_generation
-
-
-@pytest.fixture(scope="module")
-def checkpoint() -> Checkpoint:
-    return load(resources.checkpoint("pusht"))
-
-
-class World:
-    """Planted durations and episodes. slow: the whole machine takes that many times as long."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.timed: list[str] = []
-        self.played: Counter[tuple[str, int]] = Counter()
-        self.charged_s: dict[str, float] = {}
-        self.slow = 1.0
-        self.luck = 0.0  # how much less often a plan succeeds on fresh seeds than on those of the search
-        self.interrupt_at: int | None = None
-        monkeypatch.setattr(trials_module, "measure_durations", self.measure)
-        monkeypatch.setattr(trials_module, "play", self.play)
-
-    def measure(self, checkpoint: Checkpoint, plans: Mapping[str, Plan], **rest: Any) -> dict[str, FrameDuration]:
-        assert "seq" in plans  # beside every plan
-        self.timed += [name for name in plans if name != "seq"]
-        return {name: FrameDuration(self.slow * self.seconds(plan), 8) for name, plan in plans.items()}
-
-    @staticmethod
-    def seconds(plan: Plan) -> float:
-        if plan.mode == "seq":
-            return 0.1
-        return 0.1 / plan.pp_generation * (1.0 + plan.alpha)
-
-    def play(
-        self,
-        checkpoint: Checkpoint,
-        plan: Plan,
-        seeds: Iterable[int],
-        task: Task,
-        timing: Charged,
-        plain: bool,
-        watch: object,
-        worlds: object,
-    ) -> ModeResult:
-        assert not plain
-        outcome, name = ModeResult(), str(plan)
-        self.charged_s[name] = timing.durations_ns[plan.mode] / 1e9
-        for seed in seeds:
-            self.played[name, seed] += 1
-            if self.interrupt_at is not None and sum(self.played.values()) > self.interrupt_at:
-                raise KeyboardInterrupt
-            share = 0.8 if plan.mode == "seq" else SKILL[plan.pp_generation] + (0.1 if plan.alpha else 0.0)
-            share -= self.luck if plan.mode != "seq" and seed >= FRESH else 0.0
-            outcome.episodes.append(EpisodeRecord(seed, 3 * seed % 10 < round(10 * share), 10))
-            outcome.acted(plan.pp_perception)
-        return outcome
-
-    def most(self) -> Counter[str]:
-        """Episodes of each plan."""
-        return Counter(name for name, _ in self.played)
-
-
-@pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    return World(monkeypatch)
-
-
-Make = Callable[..., Search]
-
-
-@pytest.fixture
-def make(checkpoint: Checkpoint) -> Make:
-    def made(
-        wanted: Requirements = ANYTHING,
-        space: Space = SPACE,
-        work: Path | None = None,
-        confirm: int = 0,
-        episodes: int = 40,
-    ) -> Search:
-        key = {"sim": "planted"}
-        both = [
-            Trials(checkpoint, TrialSettings(BASE, Task(), wanted, batch=7), EpisodeStore.open(key, path))
-            for path in (work, None if work is None else work.with_suffix(".fresh"))
-        ]
-        return Search(both[0], both[1], space, Effort(10, episodes, confirm=confirm), seed=0)
-
-    return made
+from tests.evaluate.tuner.planted import ANYTHING, BASE, SPACE, Make, World
 
 
 def test_the_grid_is_every_number_of_stages_that_the_policy_can_have(checkpoint: Checkpoint) -> None:
@@ -184,18 +86,20 @@ def test_where_nothing_is_good_enough_nothing_is_chosen(world: World, make: Make
 
 def test_an_age_bound_is_the_plans_own(world: World, make: Make) -> None:
     result = make(Requirements(max_age_ms=80.0)).run(halving)
-    kept = {(one.plan.pp_perception, one.plan.pp_generation) for one in result.candidates if one.episodes}
+    played = [one.plan for one in result.candidates if one.episodes and one.plan.mode == "auras"]
+    kept = {(plan.pp_perception, plan.pp_generation) for plan in played}
     assert kept == {(1, 4), (2, 4)}  # 2 frames of 25 ms, and 3; with 2 stages they are 50 ms long
 
 
 def test_a_slow_machine_makes_no_plan_worse(world: World, make: Make) -> None:
     """Two rounds of timing, the second while something else runs: what is charged is the ratio to seq."""
     search = make()
-    search.time([Plan("quick", "auras", pp_generation=2)])
+    (generation,) = search.trials
+    (two,) = search.time(generation, [Plan("quick", "auras", pp_generation=2)])
     world.slow = 5.0
-    search.time([Plan("quick", "auras", pp_generation=4)])
-    for plan in (Plan("quick", "auras", pp_generation=2), Plan("quick", "auras", pp_generation=4)):
-        search.play(plan, 10)
+    (four,) = search.time(generation, [Plan("quick", "auras", pp_generation=4)])
+    for one in (two, four):
+        search.play(one, 10)
     assert world.charged_s["quick,mode=auras,pp_generation=2"] == pytest.approx(0.05)
     assert world.charged_s["quick,mode=auras,pp_generation=4"] == pytest.approx(0.025)
     assert world.charged_s["quick"] == pytest.approx(0.1)
@@ -237,14 +141,15 @@ def test_a_plan_that_was_lucky_on_the_seeds_of_the_search_is_not_found(
 
 def test_an_interrupted_search_shows_what_there_is_and_goes_on(world: World, make: Make, tmp_path: Path) -> None:
     work = tmp_path / "tune.json"
-    world.interrupt_at = 45
+    world.interrupt_at = 55
     cut = make(work=work).run(halving)
     assert cut.partial
-    assert cut.chosen is None
-    assert any(one.episodes for one in cut.candidates)
+    assert cut.chosen is not None
+    assert cut.chosen.plan.mode == "seq"  # nothing else was played to the end
+    assert any(one.episodes for one in cut.candidates if one.plan.mode == "auras")
     kept = {
         (name, int(seed))
-        for name, each in json.loads(work.read_text())["played"].items()
+        for name, each in json.loads(work.read_text())["records"][0]["played"].items()
         for seed in each["seeds"].split()
     }
     before, timed = set(world.played), len(world.timed)
