@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.evaluate.settings import SettingsError
 from auras_ros.evaluate.tuner.pace import Generation
 from auras_ros.policies.checkpoint import Checkpoint
@@ -26,7 +25,7 @@ def generations(checkpoints: Mapping[str, Checkpoint], named: Sequence[str]) -> 
         for plan in named or checkpoint.plans:
             try:
                 checkpoint.policy(plan)
-            except CheckpointError as error:
+            except ValueError as error:
                 refused.setdefault(plan, str(error))
                 continue
             found.append((name, plan))

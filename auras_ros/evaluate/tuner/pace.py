@@ -11,6 +11,7 @@ from statistics import fmean
 Generation = tuple[str, str]  # a checkpoint, as the user calls it, and one of its generation plans
 Kind = tuple[str, Generation]  # TIME or PLAY, and of what
 TIME, PLAY = "time", "play"  # a plan, an episode
+ENOUGH = 0.25  # of what is being done: its first moments, in which worlds are made, say nothing
 
 
 class Pace:
@@ -30,7 +31,7 @@ class Pace:
         """In words, empty while there is nothing to go by. kind, units, seconds: what is being done and how much of it
         is done."""
         each_s = {one: took[1] / took[0] for one, took in self._took.items()}
-        if units:
+        if units >= ENOUGH:
             before, spent_s = self._took.get(kind, (0.0, 0.0))
             each_s[kind] = (spent_s + seconds) / (before + units)
         left_s = 0.0

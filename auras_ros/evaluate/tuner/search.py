@@ -167,10 +167,11 @@ class Search:
         return sorted(map(self._finished, timed), key=merit, reverse=True)
 
     def _finished(self, one: Candidate) -> Candidate:
-        """Marks plans that successive halving dropped."""
+        """Marks plans that successive halving dropped, and what an interrupted search has not played to the end."""
         if one.refused or one.tried >= self.effort.episodes:
             return one
-        return replace(one, refused="not played" if not one.tried else f"dropped after {one.episodes} episodes")
+        what = "dropped" if one.plan.mode == "auras" else "interrupted"
+        return replace(one, refused="not played" if not one.tried else f"{what} after {one.episodes} episodes")
 
     def choose(self) -> Candidate | None:
         """The best of the plans that were played to the end and meet the requirements."""
@@ -178,8 +179,10 @@ class Search:
         return next((one for one in played if not self._wanting(one)), None)
 
     def expect(self, left: Sequence[tuple[Generation, Plan]], sizes: Sequence[int]) -> None:
-        """Notes what is ahead, at most. left: the plans that are played next. sizes: seeds that they have been played
-        on after this round, then those of the better half after each later one."""
+        """Notes what is ahead, at most, and shows what is known of it from now on. left: the plans that are played
+        next. sizes: seeds that they have been played on after this round, then those of the better half after each
+        later one."""
+        self._seen |= {(generation, str(plan)): plan for generation, plan in left}
         ahead: defaultdict[Kind, float] = defaultdict(float)
         for generation, plan in left:
             trials = self.trials[generation]

@@ -68,7 +68,7 @@ def draw(result: SearchResult, title: str, path: Path) -> None:
         if front:
             rates, shares = [one.rate_hz for one in front], [one.success or 0.0 for one in front]
             axes.plot(rates, shares, color="black", lw=0.7, zorder=1, label="Pareto front of rate and success")
-        axes.set(title=title, ylabel="success, 95 % Wilson", ylim=(-0.02, 1.02))
+        axes.set(title=title, ylabel="success, 95 % Wilson", ylim=(-0.02, 1.08))
         axes.set_xlabel(
             "chunks per second; beside each plan pp_perception/pp_generation, alpha; dotted: best seq's rate"
         )

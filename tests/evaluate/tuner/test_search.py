@@ -161,6 +161,11 @@ def test_an_interrupted_search_shows_what_there_is_and_goes_on(world: World, mak
     assert not again & {("quick" if name == "seq" else name, seed) for name, seed in kept}  # kept is not played again
     assert len(world.timed) == timed  # nor timed
     assert table(make(work=work).run(halving)) == table(result)  # all of it from the record
+    world.interrupt_at = 0
+    more = make(work=work, episodes=41).run(halving)
+    known = {str(one.plan): one for one in more.candidates}
+    assert known.keys() == {str(one.plan) for one in result.candidates if not one.plan.alpha}
+    assert known["quick"].refused == "interrupted after 40 episodes"
 
 
 @pytest.mark.parametrize("episodes", [20, 40])
