@@ -14,8 +14,8 @@ from auras_ros.cli.command import INTERRUPTED, command_parser, print_errors, ref
 from auras_ros.cli.outputs import check_outputs, make_folder, written
 from auras_ros.cli.progress import Progress
 from auras_ros.cli.simulation import add_simulation_options
-from auras_ros.cli.tuned_config import Template, template_of, write_config
-from auras_ros.nodes.common.config import ConfigError, read_parameters_file
+from auras_ros.cli.tuned_config import Template, follow, has_cuda, write_config
+from auras_ros.nodes.common.config import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,13 +55,13 @@ def run(argv: list[str]) -> int:
     template: Template | None = None
     if options.config is not None:
         try:
-            template = _follow(resources.config(options.config), options, parser)
+            template = follow(resources.config(options.config), options, parser)
         except (ConfigError, FileNotFoundError) as error:
             print_errors(error)
             return 2
     options.checkpoint, options.device = options.checkpoint or ["pusht"], options.device or "cpu"
     options.dtype = options.dtype or "auto"
-    if options.device == "cuda" and not _has_cuda():
+    if options.device == "cuda" and not has_cuda():
         parser.error("no CUDA device for timing frames; --device cpu times them on the CPU")
     importlib.import_module("matplotlib")  # checked before hours of work
     from auras_ros.evaluate.episode_runner import Task
@@ -152,7 +152,8 @@ def _prepared(
 ) -> tuple[Search, Explore]:
     """Raises PlanError, or SettingsError naming the setting."""
     from auras_ros.evaluate.episode_runner import Task
-    from auras_ros.evaluate.settings import SettingsError, batch_of, check_episodes, cores_for, parse_plan
+    from auras_ros.evaluate.fit import misfit
+    from auras_ros.evaluate.settings import SettingsError, batch_of, check_episodes, cores_for, find_sim, parse_plan
     from auras_ros.evaluate.tuner.bayes import bayes
     from auras_ros.evaluate.tuner.generations import generations
     from auras_ros.evaluate.tuner.pace import Pace
@@ -166,6 +167,10 @@ def _prepared(
     check_episodes(options.sim, options.max_steps, range(options.seed, options.seed + played))
     if options.frame_steps < 0 or (options.trials is not None and options.trials < 1):
         raise SettingsError("trials must be at least 1, frame_steps must not be negative")
+    for name, checkpoint in checkpoints.items():
+        cameras = [camera.name for camera in checkpoint.spec.cameras]
+        if why := misfit(checkpoint.contract, cameras, find_sim(options.sim).world):
+            raise SettingsError(f"checkpoint: {name} does not fit {options.sim}: {why}")
     base = parse_plan(options.plan)
     if base.generation and options.generation:
         raise SettingsError(f"generation: --plan has {base.generation} already")
@@ -245,30 +250,3 @@ def _show(
         print(f"not changed, from an earlier search: {tuned}")
     title = f"{', '.join(options.checkpoint)}, {options.sim}: {wanted}"
     written(options.out / "tune.png", lambda path: draw(result, title, path))
-
-
-def _follow(config: Path, options: argparse.Namespace, parser: argparse.ArgumentParser) -> Template:
-    """Set the options for what the config's agent can run: its checkpoint, and others if given beside it, on its
-    device, within its `max_age_ms`. Raises ConfigError if it has no agent; exits with status 2 if the options
-    contradict it."""
-    read = read_parameters_file(config)
-    agent, template = read.section("agent"), template_of(read)
-    named = str(agent.get("checkpoint", "pusht"))
-    given = options.checkpoint or [named]
-    if resources.checkpoint(named).resolve() not in [resources.checkpoint(name).resolve() for name in given]:
-        parser.error(f"--checkpoint: {','.join(given)} is not that of the agent in {config}: {named}")
-    options.checkpoint = given
-    device = options.device or str(agent.get("device", "cpu"))
-    if device not in ("auto", "cpu", "cuda"):
-        parser.error(f"--config: {config}: device: no {device!r}; known: auto, cpu, cuda")
-    options.device = ("cuda" if _has_cuda() else "cpu") if device == "auto" else device
-    options.dtype = options.dtype or str(agent.get("dtype", "auto"))
-    ages = [age for age in (options.max_age_ms, float(agent.get("max_age_ms", 0.0)) or None) if age is not None]
-    options.max_age_ms = min(ages, default=None)
-    return template
-
-
-def _has_cuda() -> bool:
-    import torch
-
-    return torch.cuda.is_available()

@@ -1,7 +1,8 @@
-"""The config that `auras tune` writes: a given one with the plan that was chosen, and the checkpoint of it."""
+"""The config of `auras tune`: what its agent can run is searched, and it is written again with the chosen plan."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ import yaml
 
 from auras_ros import resources
 from auras_ros.cli.outputs import written
-from auras_ros.nodes.common.config import ConfigError, NodeConfig
+from auras_ros.nodes.common.config import ConfigError, NodeConfig, read_parameters_file
 
 if TYPE_CHECKING:
     from auras_ros.pipeline.plan import Plan
@@ -27,6 +28,27 @@ class Template:
     agent: dict[str, Any]
 
 
+def follow(config: Path, options: argparse.Namespace, parser: argparse.ArgumentParser) -> Template:
+    """Set the options for what the config's agent can run: its checkpoint, and others if given beside it, on its
+    device, within its `max_age_ms`. Raises ConfigError if it has no agent; exits with status 2 if the options
+    contradict it."""
+    read = read_parameters_file(config)
+    agent, template = read.section("agent"), template_of(read)
+    named = str(agent.get("checkpoint", "pusht"))
+    given = options.checkpoint or [named]
+    if resources.checkpoint(named).resolve() not in [resources.checkpoint(name).resolve() for name in given]:
+        parser.error(f"--checkpoint: {','.join(given)} is not that of the agent in {config}: {named}")
+    options.checkpoint = given
+    device = options.device or str(agent.get("device", "cpu"))
+    if device not in ("auto", "cpu", "cuda"):
+        parser.error(f"--config: {config}: device: no {device!r}; known: auto, cpu, cuda")
+    options.device = ("cuda" if has_cuda() else "cpu") if device == "auto" else device
+    options.dtype = options.dtype or str(agent.get("dtype", "auto"))
+    ages = [age for age in (options.max_age_ms, float(agent.get("max_age_ms", 0.0)) or None) if age is not None]
+    options.max_age_ms = min(ages, default=None)
+    return template
+
+
 def template_of(config: NodeConfig) -> Template:
     """Raises ConfigError if a node has no section into which its parameters can be written."""
     document = yaml.safe_load(config.path.read_text(encoding="utf-8"))
@@ -36,6 +58,12 @@ def template_of(config: NodeConfig) -> Template:
             raise ConfigError(f"{config.path}: {node}: auras tune needs a top-level section of this name")
         sections[node]["ros__parameters"].update(config.placed.get(node, {}))
     return Template(config.path.name, document, sections["agent"]["ros__parameters"])
+
+
+def has_cuda() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
 
 
 def write_config(template: Template, checkpoint: str, plan: Plan, where: Mapping[str, str], path: Path) -> None:

@@ -111,7 +111,7 @@ def test_a_tiny_search_writes_a_plan_that_the_agent_takes(
         (["--generation", "quick,quick"], "--generation: expected names with commas between them, each once"),
         (["--generation", "quick", "--plan", "ddpm100"], "generation: --plan has ddpm100 already"),
         (["--checkpoint", "pusht,"], "--checkpoint: expected names with commas"),
-        (["--checkpoint", "pusht,lift"], "lift is not for the robot of pusht: channels: x, y, z, gripper, not agent_x"),
+        (["--checkpoint", "pusht,lift"], "lift does not fit pusht: the world's channels are .'agent_x', 'agent_y'."),
         (["--plan", "quick,speed=9"], "speed"),
         (["--first", "9", "--episodes", "4"], "first: must be in \\[1, episodes = 4\\]"),
         (["--trials", "0"], "trials must be at least 1"),
