@@ -118,6 +118,7 @@ class Search:
                 confirmed = self._confirm(chosen)
                 unconfirmed = self._wanting(confirmed)
         except KeyboardInterrupt:
+            self._compare_with_the_best_seq()
             partial, chosen = True, self.choose()
             if chosen is not None and self.effort.confirm:
                 unconfirmed = INTERRUPTED
@@ -226,6 +227,9 @@ class Search:
         fresh.baseline.time_as(baseline, baseline.seq_plan)
         fresh.time_as(self.trials[chosen.generation], chosen.plan)
         seeds = range(first, first + self.effort.confirm)
+        self.pace.ahead = defaultdict(float)
+        for each, plan in {(fresh.baseline, baseline.seq_plan), (fresh, chosen.plan)}:
+            self.pace.ahead[PLAY, each.generation] += each.missing(plan, seeds)
         fresh.play(chosen.plan, seeds)
         return fresh.candidate(chosen.plan, seeds)
 

@@ -252,8 +252,8 @@ def time_seqs(trials: Sequence[Trials]) -> None:
     spent_s = (time.monotonic() - began_s) / len(labels)
     scale = first.seq_s / found[" ".join(first.generation)].seconds if known else 1.0
     for label, each in labels.items():
-        if each in left:
-            each.keep_seq(_scaled(found[label], scale))
+        if each in left:  # the first keeps its time to the last digit: else its episodes would be played again
+            each.keep_seq(FrameDuration(first.seq_s) if each is first and known else _scaled(found[label], scale))
         each._pace.took((TIME, each.generation), 1, spent_s)
 
 

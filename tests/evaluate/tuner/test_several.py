@@ -137,18 +137,19 @@ def test_a_file_keeps_what_this_search_does_not_ask_for(world: World, make: Make
 def test_a_file_of_the_earlier_version_is_gone_on_from(world: World, make: Make, tmp_path: Path) -> None:
     """It had one generation plan, and no time of seq alone: that of the others is scaled to it."""
     work = tmp_path / "tune.json"
+    world.slow = 0.25
     make(space=SMALL, work=work).run(halving)
     made = json.loads(work.read_text())
     ((record,), key) = (made["records"], made["key"])
     del record["timed"]["seq"]
     own = {name: record.pop(name) for name in ("checkpoint", "seq")}
     work.write_text(json.dumps({"format": "auras-tune/1", "key": key | own, **record}))
-    world.slow = 2.0
+    world.slow = 1.9
     played = world.played.copy()
     make(space=SMALL, work=work, generations=BOTH).run(halving)
     assert {name for name, _ in world.played - played} >= {"ddpm100", "ddpm100,mode=auras"}
     assert not any(name.startswith("quick") and seed < 10 for name, seed in world.played - played)
-    assert world.charged_s["ddpm100"] == pytest.approx(0.4)
+    assert world.charged_s["ddpm100"] == pytest.approx(0.25 * 0.4)
 
 
 def test_optuna_chooses_among_generation_plans_too_and_again_the_same(world: World, make: Make, tmp_path: Path) -> None:
