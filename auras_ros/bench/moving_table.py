@@ -27,7 +27,7 @@ from auras_ros.report.table import Column, in_columns
 from auras_ros.sim.world import World
 from auras_ros.sim.worlds import find
 from auras_ros.train.demonstrations import EXPERT_STEPS
-from auras_ros.train.lift_expert import LiftExpert
+from auras_ros.train.lift_expert import LiftPositionExpert
 
 KEPT = 0.95
 SPEEDS = [0.0, 0.04, 0.08, 0.12, 0.16, 0.18, 0.2, 0.22, 0.24, 0.28]
@@ -46,7 +46,7 @@ def run(argv: list[str], progress: Say) -> Report:
 
 
 def _measure(report: Report, options: argparse.Namespace, speed: float, say: Say, ends: Ends) -> None:
-    with closing(find(f"lift:objects=true,absolute=false,turns=true,table_m_s={speed:g}").make()) as world:
+    with closing(find(f"lift:objects=true,table_m_s={speed:g}").make()) as world:
         for delay in options.delays:
             say(f"{speed:g} m/s, {delay} steps late")
             row = _row(world, delay, options.episodes, ends)
@@ -71,7 +71,7 @@ def _median(solved: list[int]) -> dict[str, float]:
 
 def _steps(world: World, delay: int, seed: int) -> int:
     """Control steps until success; 0: none."""
-    expert, states = LiftExpert(), deque[Any](maxlen=delay + 1)
+    expert, states = LiftPositionExpert(), deque[Any](maxlen=delay + 1)
     low, high = np.array([(each.low, each.high) for each in world.channels]).T
     world.reset(seed)
     for step in range(1, EXPERT_STEPS + 1):

@@ -15,7 +15,7 @@ import pytest
 from auras_ros.bench import moving_table
 from auras_ros.sim.robosuite.layout import channels_of, flattened
 from auras_ros.sim.world import StepResult
-from auras_ros.train.lift_expert import LiftExpert
+from auras_ros.train.lift_expert import LiftPositionExpert
 
 LIMIT_M_S = 0.1
 
@@ -23,7 +23,7 @@ LIMIT_M_S = 0.1
 class SlowLift:
     """Success after three steps; on a table that is faster than LIMIT_M_S with odd seeds alone."""
 
-    channels = channels_of(1)
+    channels = channels_of(1, absolute=True, turns=False)
 
     def __init__(self, text: str) -> None:
         self.speed = float(text.rpartition("=")[2])
@@ -69,11 +69,11 @@ def test_late_observations_are_those_of_so_many_steps_ago(
 ) -> None:
     seen: list[float] = []
 
-    def decide(expert: LiftExpert, state: Mapping[str, float]) -> np.ndarray:
+    def decide(expert: LiftPositionExpert, state: Mapping[str, float]) -> np.ndarray:
         seen.append(state["robot0_eef_pos_x"])
-        return np.zeros(7)
+        return np.zeros(4)
 
-    monkeypatch.setattr(LiftExpert, "decide", decide)
+    monkeypatch.setattr(LiftPositionExpert, "decide", decide)
     moving_table.run(["--speeds", "0", "--delays", str(delay), "--episodes", "1"], lambda text: None)
     assert seen == [0.001 * each for each in hands]
 
