@@ -48,10 +48,11 @@ def encode(encoder: nn.Module, marked: nn.Module, images: Tensor, state: Tensor)
 
 
 def context_of(features: Tensor, state: Tensor, marked: nn.Module) -> Tensor:
-    """Features [B * history * cameras, F] and state [B, history, D] -> [B, history * (cameras * F + D)]."""
+    """Features [B * history * cameras, ...], F numbers each, and state [B, history, D] -> [B, history * (cameras * F +
+    D)]."""
     batch, history = state.shape[:2]
-    cameras = len(features) // (batch * history)  # may be 0, for which -1 would have no meaning
-    instants = features.view(batch, history, cameras * features.shape[-1])
+    width = features.numel() // (batch * history)  # 0 without cameras, for which -1 would have no meaning
+    instants = features.view(batch, history, width)
     return like_weights(marked, torch.cat([instants, state], -1).flatten(1))
 
 

@@ -95,7 +95,7 @@ def test_an_answer_that_is_none(pieces: list[bytes], said: str) -> None:
 
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_closed_loop_measures_what_the_server_does(chunked: bool) -> None:
-    """Lower bounds are exact; a busy machine may add to them."""
+    """Lower bounds but the last are exact; a busy machine may add to them."""
     asked = bodies("m", SHAPE, 6, "seed")
     with fake_server(Behaviour(first_s=0.05, between_s=0.02, chunked=chunked)) as port:
         load = closed_loop([port], asked, 3, LIMIT_S)
@@ -106,7 +106,8 @@ def test_a_closed_loop_measures_what_the_server_does(chunked: bool) -> None:
         assert answer.text == "".join(f" x{number}" for number in range(answer.tokens))
         assert answer.ttft_s >= 0.05
         assert len(answer.between_s) == answer.tokens - 1
-        assert sum(answer.between_s) >= 0.019 * (answer.tokens - 1)
+        assert answer.e2e_s >= 0.05 + 0.019 * (answer.tokens - 1)
+        assert sum(answer.between_s) >= 0.01 * (answer.tokens - 1)  # the first token may be seen late
         assert answer.e2e_s == pytest.approx(answer.ttft_s + sum(answer.between_s))
     waits = sum(answer.e2e_s for answer in load.answers)
     assert waits / 3 <= load.span_s * 1.001  # never more than three at once

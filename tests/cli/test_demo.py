@@ -188,7 +188,9 @@ def test_a_machine_that_cannot_keep_up_with_the_world_is_told(
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 def test_make_demo_makes_the_environment_of_the_world_that_it_plays_and_of_no_other() -> None:
     def commands(*words: str) -> list[str]:
-        ran = subprocess.run(["make", "-n", "demo", *words], cwd=ROOT, capture_output=True, text=True, check=True)
+        ran = subprocess.run(
+            ["make", "-n", "--no-print-directory", "demo", *words], cwd=ROOT, capture_output=True, text=True, check=True
+        )
         return [line.strip() for line in ran.stdout.splitlines()]
 
     assert commands() == ["sh scripts/env.sh demo", ".venv/bin/auras demo"]
