@@ -36,8 +36,8 @@ examples
   auras demo --sim reach --checkpoint ./my_policy   a world and a policy of your own (docs/worlds.md)
 
 Bridge, actuator and agent run in separate processes; this one only subscribes and calls their services. Files in OUT:
-demo.mp4, timeline.png, demo.json, log.txt; of several plays also
-demo.png, seq.mp4, auras.mp4, of Push-T vlm.mp4. Unless the environment is set otherwise, ROS stays on this host.
+demo.mp4, timeline.png, demo.json, log.txt; of several plays also demo.png, seq.mp4, auras.mp4, of Push-T vlm.mp4.
+Unless the environment is set otherwise, ROS stays on this host.
 """
 
 
@@ -62,7 +62,7 @@ class DemoOptions:
     @property
     def is_pusht(self) -> bool:
         """The world for which there is a vision-language model too."""
-        return self.world.world.name == PushTWorld.name
+        return _is_pusht(self.world)
 
 
 def parse(argv: list[str]) -> DemoOptions:
@@ -136,13 +136,17 @@ def _policy(world: Sim, checkpoint: str | None) -> DemoPolicy:
     return policy
 
 
+def _is_pusht(world: Sim) -> bool:
+    return world.world.name == PushTWorld.name
+
+
 def _rules(given: argparse.Namespace, world: Sim) -> Rules:
     """Raises ValueError, naming the option."""
     seconds, episodes = given.seconds, given.episodes
     if seconds is None and episodes is None and given.plan is not None:
         seconds = DEFAULT_SECONDS
     elif seconds is None and episodes is None:
-        episodes = DEFAULT_EPISODES if world.world.name == PushTWorld.name else OTHERS_EPISODES
+        episodes = DEFAULT_EPISODES if _is_pusht(world) else OTHERS_EPISODES
     return Rules(seconds, episodes, grace_s=min(Rules.grace_s, seconds or Rules.grace_s))
 
 

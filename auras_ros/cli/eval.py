@@ -118,7 +118,7 @@ def _played(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Eva
         parser.error("--episodes must be at least 1 and --seed must not be negative")
     from auras_ros.evaluate.campaign import Campaign
     from auras_ros.evaluate.parts import EvaluationPart
-    from auras_ros.evaluate.settings import batch_of, check_seeds, find_sim, plan_named
+    from auras_ros.evaluate.settings import batch_of, check_fit, check_seeds, find_sim, plan_named
     from auras_ros.evaluate.shortened import shortened
     from auras_ros.evaluate.work import Work
     from auras_ros.pipeline.modes import check_plan
@@ -136,6 +136,7 @@ def _played(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Eva
     plan = plan_named(settings.plan, checkpoint.first_plan)
     settings = replace(settings, checkpoint=f"{checkpoint.name}@{checkpoint.digest[:12]}", plan=plan)
     with refused_settings(parser):
+        check_fit(checkpoint, options.checkpoint, settings.sim)
         checkpoint = shortened(checkpoint, settings.actions)
         for contender in settings.contenders():
             check_plan(checkpoint.policy(contender.plan.generation), contender.plan)

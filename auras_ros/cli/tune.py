@@ -152,8 +152,7 @@ def _prepared(
 ) -> tuple[Search, Explore]:
     """Raises PlanError, or SettingsError naming the setting."""
     from auras_ros.evaluate.episode_runner import Task
-    from auras_ros.evaluate.fit import misfit
-    from auras_ros.evaluate.settings import SettingsError, batch_of, check_episodes, cores_for, find_sim, parse_plan
+    from auras_ros.evaluate.settings import SettingsError, batch_of, check_episodes, check_fit, cores_for, parse_plan
     from auras_ros.evaluate.tuner.bayes import bayes
     from auras_ros.evaluate.tuner.generations import generations
     from auras_ros.evaluate.tuner.pace import Pace
@@ -168,9 +167,7 @@ def _prepared(
     if options.frame_steps < 0 or (options.trials is not None and options.trials < 1):
         raise SettingsError("trials must be at least 1, frame_steps must not be negative")
     for name, checkpoint in checkpoints.items():
-        cameras = [camera.name for camera in checkpoint.spec.cameras]
-        if why := misfit(checkpoint.contract, cameras, find_sim(options.sim).world):
-            raise SettingsError(f"checkpoint: {name} does not fit {options.sim}: {why}")
+        check_fit(checkpoint, name, options.sim)
     base = parse_plan(options.plan)
     if base.generation and options.generation:
         raise SettingsError(f"generation: --plan has {base.generation} already")

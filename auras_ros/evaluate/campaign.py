@@ -19,7 +19,7 @@ from auras_ros.evaluate.settings import EvaluatedMode, EvaluationSettings
 from auras_ros.evaluate.work import Work
 from auras_ros.evaluate.world_pool import WorldPool
 from auras_ros.policies.checkpoint import Checkpoint
-from auras_ros.report.result import Say
+from auras_ros.report.result import Say, remaining
 
 
 @dataclass
@@ -102,7 +102,7 @@ class _Pace:
         done, of = self._total - len(self._left), len(over) + len(runners.living())
         return (
             f"run {done} of {self._total}, {clock} {name}: {len(over)} of {of} episodes over, "
-            f"{won} succeed, about {_minutes(self._left_s(run, runners.progress))} left"
+            f"{won} succeed, {remaining(self._left_s(run, runners.progress))}"
         )
 
     def _left_s(self, run: _Begun, progress: float) -> float:
@@ -111,7 +111,3 @@ class _Pace:
         known = {**self._took_s, run.key: this_s}
         typical_s = sum(known.values()) / len(known)
         return max(0.0, this_s - spent_s) + sum(known.get(each, typical_s) for each in self._left)
-
-
-def _minutes(seconds: float) -> str:
-    return f"{round(seconds)} s" if seconds < 90 else f"{round(seconds / 60)} min"

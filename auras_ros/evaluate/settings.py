@@ -9,10 +9,12 @@ from typing import Any
 from auras_ros.evaluate.charged import DURATIONS, Charged
 from auras_ros.evaluate.episode_runner import Task
 from auras_ros.evaluate.episode_runners import REQUESTS_PER_EPISODE, SEEDS
+from auras_ros.evaluate.fit import misfit
 from auras_ros.evaluate.lockstep import Timing
 from auras_ros.evaluate.paused import Paused
 from auras_ros.measure.cores import available
 from auras_ros.pipeline.plan import MODES, Plan, PlanError
+from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.sim.world import Sim
 from auras_ros.sim.worlds import find
 
@@ -168,6 +170,12 @@ def find_sim(text: str) -> Sim:
         return find(text)
     except ValueError as error:
         raise SettingsError(str(error)) from error
+
+
+def check_fit(checkpoint: Checkpoint, name: str, sim: str) -> None:
+    """Raises SettingsError, with what keeps policy and world apart. name: of the checkpoint, as the user calls it."""
+    if why := misfit(checkpoint.contract, [each.name for each in checkpoint.spec.cameras], find_sim(sim).world):
+        raise SettingsError(f"checkpoint: {name} does not fit {sim}: {why}")
 
 
 def batch_of(sim: str, given: int | None, most: int) -> int:

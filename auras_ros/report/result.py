@@ -22,6 +22,11 @@ CPUINFO = Path("/proc/cpuinfo")
 Say = Callable[[str], None]  # tells the user what is being measured
 
 
+def remaining(seconds: float) -> str:
+    """A remaining time in words, for progress."""
+    return f"about {seconds:.0f} s left" if seconds < 90 else f"about {seconds / 60:.0f} min left"
+
+
 @dataclass
 class Report:
     """`rows`: flat objects; `summary`: a flat object of numbers; `more`: further keys of a bench."""

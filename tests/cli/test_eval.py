@@ -18,6 +18,7 @@ from auras_ros.evaluate import campaign
 from auras_ros.measure import durations
 from auras_ros.measure.cores import available
 from auras_ros.measure.durations import FrameDuration
+from auras_ros.sim.world import Sim
 from tests.policies import tiny
 
 SMALL = ["--modes", "seq,auras", "--plan", "quick,pp_generation=2", "--max-steps", "4", "--batch", "2"]
@@ -331,6 +332,16 @@ def test_what_this_policy_cannot_do_is_refused_before_anything_is_played(
         run(folder, *GIVEN, *words)
     assert ended.value.code == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_policy_that_does_not_fit_the_world_is_refused_before_anything_is_timed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Sim, "check", lambda self: None)  # its simulator is not needed to know its channels
+    with pytest.raises(SystemExit) as ended:
+        run(folder, "--sim", "lift", "--clock", "charged")
+    assert ended.value.code == 2
+    assert f"checkpoint: {folder} does not fit lift: the world's channels are ('x', 'y'," in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -199,24 +199,30 @@ def test_a_config_whose_agent_cannot_be_timed_here_is_refused_before_the_search(
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("own", "bound"), [([], 70.0), (["--max-age-ms", "50"], 50.0), (["--max-age-ms", "90"], 70.0)])
-def test_the_search_is_for_what_the_configs_agent_can_run(
-    own: list[str], bound: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = []
+def prepared(argv: list[str], monkeypatch: pytest.MonkeyPatch) -> search.Search:
+    """The search of these options, which is not run."""
+    found = list[search.Search]()
 
     def stop(self: search.Search, explore: object) -> search.SearchResult:
         found.append(self)
         raise InterruptedError
 
     monkeypatch.setattr(search.Search, "run", stop)
+    with pytest.raises(InterruptedError):
+        tune.run(argv)
+    return found[0]
+
+
+@pytest.mark.parametrize(("own", "bound"), [([], 70.0), (["--max-age-ms", "50"], 50.0), (["--max-age-ms", "90"], 70.0)])
+def test_the_search_is_for_what_the_configs_agent_can_run(
+    own: list[str], bound: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = tmp_path / "mine.yaml"
     settings = {"checkpoint": "pusht-tokens", "max_age_ms": 70.0}
     config.write_text(yaml.safe_dump({"agent": {"ros__parameters": settings}}))
     few = ["--plan", "greedy", "--pp-generation", "1", "--alpha", ""]
-    with pytest.raises(InterruptedError):
-        tune.run([*few, "--out", str(tmp_path), "--config", str(config), *own])
-    ((generation, its),) = found[0].trials.items()
+    found = prepared([*few, "--out", str(tmp_path), "--config", str(config), *own], monkeypatch)
+    ((generation, its),) = found.trials.items()
     assert its.settings.requirements.max_age_ms == bound
     assert generation == ("pusht-tokens", "greedy")
 
@@ -237,17 +243,9 @@ def test_the_search_is_for_what_the_configs_agent_can_run(
 def test_without_a_name_all_generation_plans_of_all_checkpoints_are_searched(
     words: list[str], searched: list[tuple[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = []
-
-    def stop(self: search.Search, explore: object) -> search.SearchResult:
-        found.append(self)
-        raise InterruptedError
-
-    monkeypatch.setattr(search.Search, "run", stop)
-    with pytest.raises(InterruptedError):
-        tune.run([*words, "--out", str(tmp_path)])
-    assert list(found[0].trials) == searched
-    assert [each.settings.base.generation for each in found[0].trials.values()] == [plan for _, plan in searched]
+    found = prepared([*words, "--out", str(tmp_path)], monkeypatch)
+    assert list(found.trials) == searched
+    assert [each.settings.base.generation for each in found.trials.values()] == [plan for _, plan in searched]
 
 
 @pytest.mark.usefixtures("little_is_enough")

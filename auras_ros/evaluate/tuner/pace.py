@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import defaultdict
 from statistics import fmean
 
+from auras_ros.report.result import remaining
+
 Generation = tuple[str, str]  # a checkpoint, as the user calls it, and one of its generation plans
 Kind = tuple[str, Generation]  # TIME or PLAY, and of what
 TIME, PLAY = "time", "play"  # a plan, an episode
@@ -41,5 +43,4 @@ class Pace:
                 return ""
             if count > 0:
                 left_s += (count - (units if one == kind else 0.0)) * each_s.get(one, fmean(alike))
-        minutes = left_s / 60
-        return f", about {left_s:.0f} s left" if minutes < 1.5 else f", about {minutes:.0f} min left"
+        return f", {remaining(left_s)}"
