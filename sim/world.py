@@ -42,12 +42,14 @@ class ActionChannel:
 @dataclass(frozen=True)
 class StepResult:
     """What one control step led to. reward: 0 to 1. sub_goals: how far each part of the task is reached, 0 to 1. ended:
-    why the world ends the episode without success, such as `time limit`; empty: it goes on."""
+    why the world ends the episode without success, such as `time limit`; empty: it goes on. statistics: other numbers
+    of the episode so far, in units of their own; reports keep those of its last step."""
 
     reward: float
     success: bool
     sub_goals: Mapping[str, float] = field(default_factory=dict)
     ended: str = ""
+    statistics: Mapping[str, float] = field(default_factory=dict)
 
 
 class ActionRefusal(str, Enum):

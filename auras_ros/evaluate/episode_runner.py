@@ -175,6 +175,7 @@ class EpisodeRunner:
             frames=frames,
             holds=self.episode.holds + int(held),
             best={name: max(share, self.episode.best.get(name, 0.0)) for name, share in outcome.sub_goals.items()},
+            last=outcome.statistics,
         )
         if command.provenance is None:
             return None

@@ -17,7 +17,7 @@ class EpisodeRecord:
     steps: control steps to success or to the limit. frames: of the executor, until then. chunks: finished requests.
     holds: steps without an active chunk. refused: chunks that came too late for any of their actions. best: sub-goal ->
     the largest share of it that was reached. ended: why the world ended it without success; empty: it did not. lost:
-    why the world was gone before the end; empty if it was not.
+    why the world was gone before the end; empty if it was not. last: the world's statistics of the last step.
     """
 
     seed: int
@@ -30,6 +30,7 @@ class EpisodeRecord:
     best: Mapping[str, float] = field(default_factory=dict)
     ended: str = ""
     lost: str = ""
+    last: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass

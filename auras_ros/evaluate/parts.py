@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -83,11 +84,13 @@ def packed(outcome: ModeResult) -> dict[str, Any]:
     why worlds have ended episodes or were lost, by seed."""
     episodes = outcome.episodes
     goals = dict.fromkeys(goal for episode in episodes for goal in episode.best)
+    statistics = dict.fromkeys(name for episode in episodes for name in episode.last)
     reasons = {why: {str(each.seed): getattr(each, why) for each in episodes if getattr(each, why)} for why in REASONS}
     return {
         "success": "".join("01"[episode.success] for episode in episodes),
         "steps": _words(episode.steps for episode in episodes),
         **{f"{BEST}{goal}": " ".join(f"{each.best.get(goal, 0.0):.4f}" for each in episodes) for goal in goals},
+        **{f"{LAST}{name}": _words(each.last.get(name, math.nan) for each in episodes) for name in statistics},
         **{name: _words(getattr(episode, name) for episode in episodes) for name in _COUNTS},
         "staleness_steps": _words(outcome.staleness),
         "context_age_ns": _words(outcome.age_ns),
@@ -96,19 +99,25 @@ def packed(outcome: ModeResult) -> dict[str, Any]:
 
 
 _COUNTS = ("frames", "chunks", "holds", "refused")
-BEST = "best_"  # and the name of a sub-goal
+BEST, LAST = "best_", "last_"  # and the name of a sub-goal, of a statistic; nan: the episode has none
 REASONS = ("ended", "lost")
 
 
 def unpacked(seeds: Sequence[int], raw: Mapping[str, Any]) -> ModeResult:
     """The columns of `packed`, in the order of EpisodeRecord's fields."""
     won, counts = (bit == "1" for bit in raw["success"]), [_numbers(raw[name]) for name in _COUNTS]
-    goals = {name.removeprefix(BEST): map(float, raw[name].split()) for name in raw if name.startswith(BEST)}
-    best = [dict(zip(goals, shares, strict=True)) for shares in zip(*goals.values(), strict=True)] or [{}] * len(seeds)
+    best, last = (_named(prefix, raw) or [{}] * len(seeds) for prefix in (BEST, LAST))
     reasons = [[raw.get(why, {}).get(str(seed), "") for seed in seeds] for why in REASONS]
-    columns = zip(seeds, won, _numbers(raw["steps"]), *counts, best, *reasons, strict=True)
+    columns = zip(seeds, won, _numbers(raw["steps"]), *counts, best, *reasons, last, strict=True)
     episodes = [EpisodeRecord(*column) for column in columns]
     return ModeResult(episodes, _numbers(raw["staleness_steps"]), _numbers(raw["context_age_ns"]))
+
+
+def _named(prefix: str, raw: Mapping[str, Any]) -> list[dict[str, float]]:
+    """The numbers of each episode in the columns with this prefix, by the rest of their names."""
+    columns = {name.removeprefix(prefix): map(float, raw[name].split()) for name in raw if name.startswith(prefix)}
+    rows = [zip(columns, numbers, strict=True) for numbers in zip(*columns.values(), strict=True)]
+    return [{name: number for name, number in row if not math.isnan(number)} for row in rows]
 
 
 def _words(numbers: Any) -> str:

@@ -41,6 +41,7 @@ class GameStatus:
     step: int
     reward: float
     sub_goals: Mapping[str, float]
+    statistics: Mapping[str, float]
     success: bool
     done: bool
     waiting: bool
@@ -164,6 +165,7 @@ class Game:
             step=self._steps,
             reward=self._outcome.reward,
             sub_goals=self._outcome.sub_goals,
+            statistics=self._outcome.statistics,
             success=self._outcome.success,
             done=self._phase is GamePhase.DONE,
             waiting=self._phase is GamePhase.WAITING,

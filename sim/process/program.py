@@ -114,13 +114,12 @@ def _answer(
         if array is None:
             raise ValueError("a step without an action")
         made = world.step(array)
-        goals = {name: float(share) for name, share in made.sub_goals.items()}
-        result = {"reward": float(made.reward), "success": bool(made.success), "sub_goals": goals, "ended": made.ended}
-        return result, None
+        result = {"reward": float(made.reward), "success": bool(made.success), "ended": made.ended}
+        return {**result, "sub_goals": _plain(made.sub_goals), "statistics": _plain(made.statistics)}, None
     if method == "image":
         return {}, world.image(order["camera"], order["height"], order["width"])
     if method == "state":
-        return {"state": {name: float(value) for name, value in world.state().items()}}, None
+        return {"state": _plain(world.state())}, None
     if method == "instruction":
         return {"instruction": world.instruction}, None
     if method == "reset":
@@ -130,6 +129,10 @@ def _answer(
     else:
         raise ValueError(f"no {method!r} of a world")
     return {}, None
+
+
+def _plain(numbers: Mapping[str, float]) -> dict[str, float]:
+    return {name: float(value) for name, value in numbers.items()}
 
 
 def told(error: Exception) -> dict[str, Any]:

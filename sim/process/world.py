@@ -88,7 +88,7 @@ class ProcessWorld(World):
 
     def step(self, action: NDArray[np.float64]) -> StepResult:
         told, _ = self._ask("step", array=np.asarray(action, dtype=np.float64))
-        return StepResult(told["reward"], told["success"], told["sub_goals"], told["ended"])
+        return StepResult(**told)
 
     def state(self) -> Mapping[str, float]:
         state: Mapping[str, float] = self._ask("state")[0]["state"]

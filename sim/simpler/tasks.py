@@ -58,7 +58,7 @@ class SimplerGoal:
         """0 to 1. Raises ValueError if the episode has no such number."""
         if self.stat not in stats:
             raise ValueError(f"simpler: episode_stats has no '{self.stat}': {', '.join(stats) or 'empty'}")
-        share = (float(stats[self.stat]) - self.none) / (self.full - self.none)  # drawers give text, such as 0.150
+        share = (float(stats[self.stat]) - self.none) / (self.full - self.none)  # text too, see `SimplerWorld.step`
         return min(1.0, max(0.0, share))
 
 

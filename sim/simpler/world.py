@@ -121,7 +121,8 @@ class SimplerWorld(World):
         stats = info.get("episode_stats", {})
         goals = {each.name: each.share(stats) for each in self._task.goals}
         ended = "" if success else "time limit" if truncated else "terminated by the policy" if over else ""
-        return StepResult(min(1.0, max(0.0, float(reward))), bool(success), goals, ended)
+        numbers = {name: float(value) for name, value in stats.items()}  # drawers give text, such as 0.150
+        return StepResult(min(1.0, max(0.0, float(reward))), bool(success), goals, ended, numbers)
 
     def _next_sub_task(self) -> bool:
         """Whether there is none, so that the episode is over."""

@@ -181,6 +181,16 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert EvaluationPart.load(written(tmp_path, given, "a.json")) == given
 
 
+def test_statistics_are_read_again_to_the_last_digit(tmp_path: Path) -> None:
+    """An episode without one, as one that lost its world at once, still has none."""
+    given, last = part(), [{"qpos": 0.1 + 0.2, "count": 7.0}, {"qpos": -1e-9}, {}, {"count": 0.0}]
+    played = given.outcomes["charged", "auras"]
+    played.episodes = [replace(each, last=its) for each, its in zip(played.episodes, last, strict=True)]
+    read = written(tmp_path, given, "a.json")
+    assert json.loads(read.read_text())["episodes"]["charged/auras"]["last_count"] == "7.0 nan nan 0.0"
+    assert EvaluationPart.load(read) == given
+
+
 def test_parts_joined_are_the_whole(tmp_path: Path) -> None:
     """Whatever their order; the report is the same to the last digit."""
     whole = {key: ModeResult.join([made, outcomes(4)[key]]) for key, made in outcomes().items()}

@@ -60,7 +60,7 @@ def evaluated(folder: Path, report: Path, *given: str, sim: str = CAN) -> dict[s
 def test_a_folder_of_each_kind_is_evaluated_in_every_mode_on_both_clocks(
     double: Double, tmp_path: Path, kind: str
 ) -> None:
-    double.successes, double.stats = {6}, {"grasped": True}
+    double.successes, double.stats = {6}, {"grasped": True, "n_lift_significant": 7}
     getattr(checkpoints, kind)(tmp_path / "folder")
     charged = "seq=0.4,dec/perceive=0.1,dec/generate=0.3,par=0.4,auras=0.2"
     read = evaluated(tmp_path / "folder", tmp_path / "r.json", "--episodes", "2", "--durations", charged, *PLANS[kind])
@@ -68,6 +68,8 @@ def test_a_folder_of_each_kind_is_evaluated_in_every_mode_on_both_clocks(
     assert all(row["successes"] == 2 for row in read["rows"])
     assert read["episodes"]["paused/seq"]["steps"] == "6 6"
     assert read["episodes"]["paused/seq"]["best_grasped"] == "1.0000 1.0000"
+    assert read["episodes"]["paused/seq"]["best_lifted"] == "1.0000 1.0000"
+    assert read["episodes"]["paused/seq"]["last_n_lift_significant"] == "7.0 7.0"  # not only a share
     assert read["settings"]["task"] == "google_robot_pick_coke_can"
     steps = double.of("step")
     assert len(steps) == sum(2 * 6 for _ in read["rows"])

@@ -60,7 +60,7 @@ class SpyWorld(World):
 
     def step(self, action):
         exec(self.code, {"self": self})
-        return StepResult(np.float32(0.1), np.bool_(True), {"half": np.float32(0.5)})
+        return StepResult(np.float32(0.1), np.bool_(True), {"half": np.float32(0.5)}, "", {"count": np.int64(7)})
 
     def state(self): return {"x": np.float32(0.1)}
 
@@ -188,7 +188,8 @@ def test_what_an_instance_declares_and_its_numbers_arrive_as_plain_ones(spy: Any
     ]
     made = world.step(np.array([0.5]))
     assert (made.reward, made.success, made.sub_goals) == (float(np.float32(0.1)), True, {"half": 0.5})
-    assert [type(each) for each in (made.reward, made.success)] == [float, bool]
+    assert [type(each) for each in (made.reward, made.success, made.statistics["count"])] == [float, bool, float]
+    assert made.statistics == {"count": 7.0}
     assert (world.image("c1", 2, 5) == 1).all()
     assert world.instruction.startswith("((3, 4), ")
     world.close()

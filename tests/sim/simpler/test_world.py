@@ -352,11 +352,14 @@ def test_success_is_simplerenv_s_and_its_time_limit_ends_an_episode(double: Doub
         ),
     ],
 )
-def test_the_episode_s_statistics_are_sub_goals(
+def test_the_episode_s_statistics_are_sub_goals_and_kept_as_they_are(
     double: Double, task: str, stats: dict[str, Any], goals: dict[str, float]
 ) -> None:
     double.stats = stats
-    assert made(task).step(STILL).sub_goals == pytest.approx(goals)
+    result = made(task).step(STILL)
+    assert result.sub_goals == pytest.approx(goals)
+    assert result.statistics.items() >= {name: float(value) for name, value in stats.items()}.items()
+    assert {type(value) for value in result.statistics.values()} == {float}
 
 
 @pytest.mark.usefixtures("double")
@@ -413,6 +416,7 @@ def test_its_game_ends_with_the_world_s_time_limit(double: Double) -> None:
         game.offer(STILL.tolist(), step * dt_ns)
         game.tick(step * dt_ns)
     assert (dt_ns, game.status.step, game.status.done, game.status.success) == (200_000_000, 3, True, False)
+    assert game.status.statistics["src_on_target"] == 0.0
 
 
 @pytest.mark.usefixtures("double")
