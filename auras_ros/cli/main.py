@@ -79,7 +79,8 @@ def remedy_for(package: str) -> str:
     extras = {**dict.fromkeys(simulator, "sim"), **dict.fromkeys(server, "serve")}
     extras |= {"matplotlib": "plot", "optuna": "tune", "accelerate": "offload", "jinja2": "vlm"}
     extra = extras.get(package)
-    name = {"yaml": "pyyaml", "cv2": "opencv-python"}.get(package, package)
+    names = {"yaml": "pyyaml", "cv2": "opencv-python", "mujoco": "'gymnasium[mujoco]'", "Box2D": "'gymnasium[box2d]'"}
+    name = names.get(package, package)
     return f"pip install 'auras_ros[{extra}]'" if extra else f"pip install {name}"
 
 

@@ -168,10 +168,19 @@ class _DescriptionReading:
 
     def _camera(self, name: str, given: Any) -> tuple[WorldCamera, GymValue]:
         key = f"cameras: {name}"
-        values = self._object(key, given, {"from": str, "height": int, "width": int})
+        values = self._object(key, given, {"from": str, "height": int, "width": int}, {"intrinsics": list})
         if not (1 <= values["height"] <= 8192 and 1 <= values["width"] <= 8192):
             raise self._wrong(key, "height and width are 1 to 8192 px")
-        return WorldCamera(name, values["width"], values["height"]), self._source(key, values["from"])
+        intrinsics = self._intrinsics(key, values["intrinsics"]) if "intrinsics" in values else None
+        camera = WorldCamera(name, values["width"], values["height"], intrinsics)
+        return camera, self._source(key, values["from"])
+
+    def _intrinsics(self, key: str, given: list[Any]) -> tuple[float, float, float, float]:
+        if len(given) == 4 and all(type(each) in (int, float) and math.isfinite(each) for each in given):
+            fx, fy, cx, cy = map(float, given)
+            if min(fx, fy) > 0.0:
+                return fx, fy, cx, cy
+        raise self._wrong(key, f"intrinsics: expected [fx, fy, cx, cy], px, with fx and fy above 0, got {given!r:.80}")
 
     def _channels(self, given: list[Any]) -> tuple[ActionChannel, ...]:
         made = []

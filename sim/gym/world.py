@@ -99,12 +99,20 @@ class GymWorld(World):
         if camera not in found:
             raise ValueError(f"gym: {self._is.id}: no camera {camera!r}; its cameras: {', '.join(found)}")
         described, source = found[camera]
-        picture = np.asarray(self._env.render() if source.path == (RENDER,) else source.find(self._parts))
+        picture = np.asarray(self._render() if source.path == (RENDER,) else source.find(self._parts))
         if picture.shape != (described.height, described.width, 3) or picture.dtype != np.uint8:
             expected = f"uint8 [{described.height}, {described.width}, 3]"
             got = f"{picture.dtype} {list(picture.shape)}"
             raise ValueError(f"gym: {self._is.id}: cameras: {camera}: {source.text} is {got}, not {expected}")
         return resized(picture, height, width)
+
+    def _render(self) -> Any:
+        from gymnasium.error import DependencyNotInstalled
+
+        try:
+            return self._env.render()
+        except DependencyNotInstalled as error:
+            raise _not_installed(self._is, error) from error
 
     @property
     def instruction(self) -> str:
@@ -127,8 +135,16 @@ def _make(described: GymDescription) -> Any:
         values.setdefault("render_mode", "rgb_array")
     try:
         return gymnasium.make(described.id, disable_env_checker=True, **values)
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise _not_installed(described, error) from error
     except (gymnasium.error.Error, TypeError) as error:
         raise ValueError(f"gym: {described.id}: cannot be made: {error}") from error
+
+
+def _not_installed(described: GymDescription, error: Exception) -> ModuleNotFoundError:
+    """Gymnasium's error of a package that an environment lacks, as Python's; its text says what to install."""
+    package = getattr(error.__cause__, "name", None) or "gymnasium"
+    return ModuleNotFoundError(f"gym: {described.id}: {error}", name=package)
 
 
 def _actions(described: GymDescription, space: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -27,10 +28,11 @@ from auras_ros.sim.world_environment import OURS
 from auras_ros.sim.worlds import find
 from tests.another_package import WORLD, code_of
 
+RENDER = {"from": "render", "height": 500, "width": 500}
 PENDULUM: dict[str, Any] = {
     "id": "Pendulum-v1",
     "control_dt_ms": 50,
-    "cameras": {"front": {"from": "render", "height": 500, "width": 500}},
+    "cameras": {"front": RENDER},
     "state": {"cosine": "observation[0]"},
     "actions": [{"name": "torque", "unit": "N m", "low": -2, "high": 2}],
     "success": {"from": "reward", "at_least": -0.01},
@@ -172,6 +174,14 @@ def test_a_file_of_one_s_own_is_a_world(tmp_path: Path) -> None:
         ({"cameras": {"a": {"from": "render", "height": 5}}}, "cameras: a: width is missing"),
         ({"cameras": {"a": {"from": "picture", "height": 5, "width": 5}}}, "cameras: a: 'picture' is not a source"),
         ({"cameras": {"a": {"from": "render", "height": 0, "width": 5}}}, "cameras: a: height and width are 1 to 8192"),
+        (
+            {"cameras": {"a": {**RENDER, "intrinsics": [1, 1, 0]}}},
+            r"cameras: a: intrinsics: expected \[fx, fy, cx, cy\]",
+        ),
+        ({"cameras": {"a": {**RENDER, "intrinsics": [1, 0, 2, 2]}}}, "cameras: a: intrinsics: .* above 0, got"),
+        ({"cameras": {"a": {**RENDER, "intrinsics": [1, 1, 2, True]}}}, "cameras: a: intrinsics: .*got"),
+        ({"cameras": {"a": {**RENDER, "intrinsics": [1, 1, 2, float("nan")]}}}, "cameras: a: intrinsics: .*got"),
+        ({"cameras": {"a": {**RENDER, "intrinsics": 1}}}, "cameras: a: intrinsics: expected list, got 1"),
         ({"state": {"a": "observation(0)"}}, r"state: a: 'observation\(0\)' is not a source"),
         ({"actions": [{"name": "a,b", "low": 0, "high": 1}]}, r"actions\[0\]: 'a,b' is not a name"),
         ({"actions": [{"name": "a", "low": 1, "high": 1}]}, r"actions\[0\]: low 1.0 is not below high 1.0"),
@@ -271,6 +281,21 @@ def test_its_bridge_shows_it(ros_domain_id: int) -> None:
         try_shutdown()
     assert {"/camera/front/image_raw", "/joint_states", "/gym/status"} <= names
     assert "/prompt" not in names
+
+
+def test_a_camera_may_be_calibrated(tmp_path: Path, ros_domain_id: int) -> None:
+    cameras = {"front": {**RENDER, "intrinsics": [400, 401.5, 250, 249]}, "plain": RENDER}
+    sim = find(written(tmp_path, cameras=cameras))
+    assert [each.intrinsics for each in sim.world.cameras] == [(400.0, 401.5, 250.0, 249.0), None]
+    init(args=[])
+    node, told = SimBridge(sim, VirtualClock(1_000)), []
+    try:
+        node._cameras = [replace(each, info=SimpleNamespace(publish=told.append)) for each in node._cameras]
+        node._tick(50_000_000)
+    finally:
+        node.destroy_node()
+        try_shutdown()
+    assert [list(each.k) for each in told] == [[400.0, 0.0, 250.0, 0.0, 401.5, 249.0, 0.0, 0.0, 1.0], [0.0] * 9]
 
 
 def test_in_a_process_of_its_own_it_declares_and_ends_the_same() -> None:
