@@ -35,7 +35,7 @@ POSE = tuple(f"tcp_{name}" for name in ("x", "y", "z", "roll", "pitch", "yaw"))
 class SimplerOptions:
     """Raises ParameterError."""
 
-    task: str = parameter("google_robot_pick_coke_can", "one of SimplerEnv's 25 tasks: auras list simulators")
+    task: str = parameter("google_robot_pick_coke_can", "one of SimplerEnv's 25 tasks: auras list tasks")
     variant: str = parameter("", "of the variant aggregation, such as base or darker; empty: visual matching")
     convention: str = parameter(
         "openvla",
