@@ -1,12 +1,14 @@
 """The Python environments of worlds that run as a process: where they are, what is in them, which one is made how.
 
 A world whose simulator needs other versions than ours (robosuite: numpy 1) names one in its `Sim`. Only `auras doctor
---sim NAME --fix` makes one. Nothing here knows a world.
+--sim NAME --fix` makes one, or a person, where a list of packages does not do. Nothing here knows a world.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,13 +38,19 @@ class Renderer:
 class WorldEnvironment:
     """requirements: every package with its version, as `pip freeze` lists them; no others are installed. renderers:
     those that the simulator can use, the wanted one first. pythons: the first and last version of Python with these
-    packages. place: of an environment that is elsewhere; without requirements it is used as it is."""
+    packages. place: of an environment that is elsewhere; without requirements it is used as it is.
+
+    by_hand: the commands with which a person makes it, with {folder} for its place; auras makes none then. module: what
+    is found in it once that is done.
+    """
 
     name: str
     requirements: tuple[str, ...] = ()
     renderers: tuple[Renderer, ...] = ()
     pythons: tuple[tuple[int, int], tuple[int, int]] = ((3, 10), (3, 13))
     place: Path | None = None
+    by_hand: str = ""
+    module: str = ""
 
     @property
     def folder(self) -> Path:
@@ -57,14 +65,33 @@ class WorldEnvironment:
 
     @property
     def made(self) -> bool:
-        return self.steps.made or (not self.requirements and python_of(self.folder).exists())
+        if self.requirements:
+            return self.steps.made
+        python = python_of(self.folder)
+        return python.exists() and (not self.module or _finds(python, self.module))
+
+    @property
+    def missing(self) -> str:
+        """What is said of it where it is not made."""
+        without = f", or is without {self.module}" if self.module else ""
+        return f"'{self.name}' is not in {self.folder}{without}"
+
+    def remedy(self, sim: str) -> str:
+        """How it is made: a command, or lines of them. sim: of a world that runs in it."""
+        folder = shlex.quote(str(self.folder))
+        return self.by_hand.replace("{folder}", folder) or f"auras doctor --sim {sim} --fix"
 
     def python(self, sim: str) -> Path:
         """Its Python. sim: for which world. Raises WorldEnvironmentError if it is not made, or for other versions."""
         if not self.made:
-            how = f"auras doctor --sim {sim} --fix"
-            raise WorldEnvironmentError(f"{sim}: its environment '{self.name}' is not in {self.folder}; make it: {how}")
+            raise WorldEnvironmentError(f"{sim}: its environment {self.missing}; make it: {self.remedy(sim)}")
         return python_of(self.folder)
+
+
+def _finds(python: Path, module: str) -> bool:
+    """Whether this Python finds the module, which is not imported."""
+    look = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
+    return subprocess.run([str(python), "-I", "-c", look, module], check=False).returncode == 0
 
 
 def place() -> Path:
@@ -110,4 +137,15 @@ ROBOSUITE = WorldEnvironment(
     ),
     (EGL, OSMESA),
     ((3, 11), (3, 12)),
+)
+
+# As its own page installs it, with the versions with which it runs on today's machines.
+SIMPLER = WorldEnvironment(
+    "simpler",
+    by_hand="""by hand, as SimplerEnv is not on PyPI (Python 3.11 or 3.10, for sapien; auras_ros is not installed there)
+  python3.11 -m venv {folder}
+  {folder}/bin/pip install 'sapien==2.2.2' 'numpy<2' 'gymnasium<1' 'setuptools<81' opencv-python
+  git clone --recurse-submodules https://github.com/simpler-env/SimplerEnv {folder}/SimplerEnv
+  {folder}/bin/pip install -e {folder}/SimplerEnv/ManiSkill2_real2sim -e {folder}/SimplerEnv""",
+    module="simpler_env",
 )

@@ -20,7 +20,7 @@ from auras_ros.sim.robosuite.tasks import CanWorld, SquareWorld, ToolHangWorld, 
 from auras_ros.sim.robosuite.world import RobosuiteOptions
 from auras_ros.sim.simpler.world import SimplerOptions, SimplerWorld
 from auras_ros.sim.world import Sim
-from auras_ros.sim.world_environment import ROBOSUITE
+from auras_ros.sim.world_environment import ROBOSUITE, SIMPLER
 
 ENTRY_POINTS = "auras_ros.worlds"  # group of other packages' worlds: name = module:Sim
 TASK = "task"  # the option of a family of worlds: `simpler:widowx_stack_cube` is `simpler:task=widowx_stack_cube`
@@ -51,7 +51,7 @@ SIMS: Mapping[str, Sim] = {
         RobosuiteOptions(cameras=4),
         ROBOSUITE,
     ),
-    "simpler": Sim("SimplerEnv's tasks of the Google robot and WidowX", SimplerWorld, SimplerOptions()),
+    "simpler": Sim("SimplerEnv's tasks of the Google robot and WidowX", SimplerWorld, SimplerOptions(), SIMPLER),
     "gym": Sim("any Gymnasium environment that draws itself, by a file that describes it", GymWorld, GymOptions()),
 }
 

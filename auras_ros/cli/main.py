@@ -27,7 +27,7 @@ COMMANDS = {
     "trace": "show where the stages of a plan ran: auras trace --out out/trace",
     "doctor": "check this machine (ROS 2 or DDS, GPU, scheduling, checkpoints) and print what to do about problems",
 }
-NOT_ON_PYPI = ("simpler_env",)  # the error says itself how it is installed
+NOT_ON_PYPI = "simpler_env"  # somebody else may have the name there
 EPILOG = """
 first steps
   auras doctor                      what this machine has
@@ -61,8 +61,9 @@ def main(argv: list[str] | None = None) -> int:
         package = (error.name or "").partition(".")[0]
         if package in ("", "auras_ros"):
             raise
-        needs = f"'auras {command}' needs the package '{package}': {remedy_for(package)}"
-        print(f"error: {error if package in NOT_ON_PYPI else needs}", file=sys.stderr)
+        needs = f"'auras {command}' needs the package '{package}'"
+        what = f"{error}; make its environment" if package == NOT_ON_PYPI else needs
+        print(f"error: {what}: {remedy_for(package)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -73,7 +74,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def remedy_for(package: str) -> str:
-    """The command that installs a package that is missing."""
+    """The command that installs a package that is missing, or lines of commands."""
+    if package == NOT_ON_PYPI:
+        from auras_ros.sim.world_environment import SIMPLER
+
+        return SIMPLER.remedy(SIMPLER.name)
     simulator = ("gym_pusht", "gymnasium", "pymunk", "pygame", "shapely")
     server = ("fastapi", "starlette", "pydantic", "uvicorn")
     extras = {**dict.fromkeys(simulator, "sim"), **dict.fromkeys(server, "serve")}

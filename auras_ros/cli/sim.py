@@ -32,6 +32,7 @@ def run(argv: list[str]) -> int:
     options, ros_arguments = parser.parse_known_args(argv)
     with refused_settings(parser):
         sim = find(options.sim)
+        sim.check()
     try:
         path = None if options.config is None else resources.config(options.config)
         config = bridge_alone(options.sim) if path is None else read_parameters_file(path)

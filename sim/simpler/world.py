@@ -1,7 +1,7 @@
 """SimplerEnv: tasks of the Google robot and of WidowX as they were evaluated in reality, by its own interface.
 
-A family of worlds: `simpler:google_robot_pick_coke_can`. It is not on PyPI and wants old packages, so it is imported
-when a world is made, and `INSTALL` says how it is installed. docs/worlds.md says what of it was run.
+A family of worlds: `simpler:google_robot_pick_coke_can`. It is not on PyPI and wants old packages, so it runs in an
+environment that a person makes (`world_environment.SIMPLER`). docs/worlds.md says what of it was run.
 """
 
 from __future__ import annotations
@@ -23,10 +23,6 @@ from auras_ros.sim.simpler.variants import VARIANTS, build_values, reset_values
 from auras_ros.sim.world import StepResult, World, checked_action
 from auras_ros.spelling import nearest
 
-INSTALL = """SimplerEnv is not on PyPI. In an environment of its own, of Python 3.10 or 3.11 (for sapien):
-  pip install 'sapien==2.2.2' 'numpy<2' 'gymnasium<1' 'setuptools<81' opencv-python
-  git clone --recurse-submodules https://github.com/simpler-env/SimplerEnv
-  pip install -e SimplerEnv/ManiSkill2_real2sim -e SimplerEnv"""
 SHADERS = ("ibl", "rt")
 POSE = tuple(f"tcp_{name}" for name in ("x", "y", "z", "roll", "pitch", "yaw"))
 
@@ -97,11 +93,11 @@ class SimplerWorld(World):
 
     @classmethod
     def check(cls) -> None:
-        """Raises ModuleNotFoundError, with what to install."""
+        """Raises ModuleNotFoundError of `simpler_env`, also for a package that it lacks, which the text names."""
         try:
             importlib.import_module("simpler_env")
         except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(f"simpler: {error}: {INSTALL}", name="simpler_env") from error
+            raise ModuleNotFoundError(f"simpler: {error}", name="simpler_env") from error
 
     def reset(self, seed: int) -> None:
         """A start that SimplerEnv's evaluations have, in their order (`variants.GRIDS`), or one that it draws

@@ -215,15 +215,20 @@ def examine(checks: Sequence[Check], say: Callable[[Finding], None] = lambda fin
 
 
 def table(findings: Sequence[Finding], width: int, column: int = 0) -> str:
-    """A line for each finding, wrapped to `width`, and the remedy below it. column: least column of the text."""
+    """A line for each finding, wrapped to `width`, and the remedy below it. Of a text of several lines those after the
+    first are as they are, so that commands can be copied. column: least column of the text."""
     column = max(column, *(len(each.name) + 2 for each in findings))
     lines = []
     for each in findings:
         head = f"{each.status.value:8}{each.name:{column}}"
         # Words are not broken, so that commands, paths and file lines can be copied.
         for start, text in ((head, each.text), (f"{' ' * len(head)}-> ", each.remedy)):
+            first, _, others = text.partition("\n")
             more = " " * len(start)
-            lines += textwrap.TextWrapper(width, start, more, break_long_words=False, break_on_hyphens=False).wrap(text)
+            lines += textwrap.TextWrapper(width, start, more, break_long_words=False, break_on_hyphens=False).wrap(
+                first
+            )
+            lines += [f"{more}{line}" for line in others.splitlines()]
     return "\n".join(lines)
 
 

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 
 from auras_ros.cli.doctor.finding import Check, Finding, note, ok, problem
 from auras_ros.cli.main import remedy_for
-from auras_ros.own_environment import DONE, make, python_of, run
+from auras_ros.own_environment import DONE, SetupError, make, python_of, run
 from auras_ros.sim.world import Sim
 from auras_ros.sim.world_environment import Renderer, WorldEnvironment
 
 INSTALL = ("apt-get", "install", "-y", "--no-install-recommends")
+FAILURES = (ModuleNotFoundError, OSError, ValueError, RuntimeError)  # of a world
 VERSIONS = """
 import importlib.metadata, json
 found = {each.metadata["Name"]: each.version for each in importlib.metadata.distributions()}
@@ -47,17 +48,18 @@ class SimChecks:
         """Whether the world's environment is made, and has the packages that it should have."""
         environment = self._environment
         if not environment.made:
-            return problem("environment", f"'{environment.name}' is not in {environment.folder}", self.fix)
+            return problem("environment", environment.missing, environment.remedy(self.sim.world.name))
         wrong = wrong_versions(environment)
         if wrong:
             return problem("environment", f"{environment.folder}: {'; '.join(wrong)}", self.fix)
-        return ok("environment", f"{environment.folder}: {', '.join(environment.requirements[:3]) or 'no package'}")
+        found = ", ".join(environment.requirements[:3]) or environment.module or "no package"
+        return ok("environment", f"{environment.folder}: {found}")
 
     def rendering(self) -> Finding:
         """Which library the simulator can draw with, of those that it can use."""
         renderers = self._environment.renderers
         if not renderers:
-            return ok("rendering", "no library is needed")
+            return ok("rendering", "no library is looked for")
         wanted, found = renderers[0], next(filter(loads, renderers), None)
         if found is wanted:
             return ok("rendering", f"{wanted.name}: {wanted.library}")
@@ -72,17 +74,14 @@ class SimChecks:
         try:
             self.sim.check()
             world = self.sim.make()
-        except ModuleNotFoundError as error:
-            remedy = self.fix if self.sim.environment else remedy_for((error.name or "").partition(".")[0])
-            return problem("world", f"{self.name} cannot be made: {error}", remedy)
-        except (OSError, ValueError, RuntimeError) as error:
-            return problem("world", f"{self.name} cannot be made: {error}", self._remedy)
+        except FAILURES as error:
+            return problem("world", f"{self.name} cannot be made: {error}", self._remedy(error))
         try:
             world.reset(0)
             for each in world.cameras:
                 world.image(each.name, each.height, each.width)
-        except (OSError, ValueError, RuntimeError) as error:
-            return problem("world", f"{self.name} begins no episode: {error}", self._remedy)
+        except FAILURES as error:
+            return problem("world", f"{self.name} begins no episode: {error}", self._remedy(error))
         finally:
             world.close()
         seen = ", ".join(f"{each.name} {each.width}x{each.height}" for each in world.cameras)
@@ -95,10 +94,17 @@ class SimChecks:
             raise ValueError(f"{self.name} needs no environment of its own")
         return self.sim.environment
 
-    @property
-    def _remedy(self) -> str:
-        renderers = self.sim.environment.renderers if self.sim.environment else ()
-        return install_command(renderers[0]) if renderers else f"tell whoever wrote {self.sim.world.__module__}"
+    def _remedy(self, error: Exception) -> str:
+        environment, given = self.sim.environment, self.name.partition(":")[2]
+        if isinstance(error, ModuleNotFoundError):
+            missing = (error.name or "").partition(".")[0]
+            return environment.remedy(self.sim.world.name) if environment else remedy_for(missing)
+        files = [each for each in vars(self.sim.options).values() if str(each).endswith(".yaml")]
+        if isinstance(error, ValueError) and (files or "=" in given):  # the world refuses what the user says
+            return f"edit {files[0]}" if files else f"other options than {given}: docs/parameters.md"
+        if environment and environment.renderers:
+            return install_command(environment.renderers[0])
+        return f"tell whoever wrote {self.sim.world.__module__}"
 
 
 def mend(sim: Sim, say: Callable[[str], None]) -> None:
@@ -108,6 +114,8 @@ def mend(sim: Sim, say: Callable[[str], None]) -> None:
     if environment is None:
         say(f"{sim.world.name} needs no environment of its own: nothing to do")
         return
+    if environment.by_hand and not environment.made:
+        raise SetupError(f"{environment.missing}; make it: {environment.remedy(sim.world.name)}")
     wrong = environment.made and wrong_versions(environment)
     if wrong:
         (environment.folder / DONE).unlink()

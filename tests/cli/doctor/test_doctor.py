@@ -401,6 +401,13 @@ def test_the_table_wraps_and_shows_the_remedy_under_its_finding() -> None:
     assert lines[-1].strip() == "-> do this"
 
 
+def test_the_commands_of_a_remedy_of_several_lines_stay_whole() -> None:
+    commands = [f"  pip install {'numpy ' * 20}here", "  git clone this"]
+    lines = doctor.table([problem("a", "missing", "\n".join(["by hand " * 10, *commands]))], 60).splitlines()
+    assert [line.strip() for line in lines[-2:]] == [each.strip() for each in commands]
+    assert all(len(line) <= 60 for line in lines[:-2])
+
+
 def test_a_package_or_an_option_in_a_command_is_not_broken() -> None:
     for start in range(30):
         table = doctor.table([note("a", "b", "x" * start + " apt-get install linux-image-rt-amd64")], 60)

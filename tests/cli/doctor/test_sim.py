@@ -15,8 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from gymnasium.envs.classic_control.pendulum import PendulumEnv
+from gymnasium.error import DependencyNotInstalled
 
-from auras_ros import own_environment
+from auras_ros import own_environment, resources
 from auras_ros.cli import main as cli
 from auras_ros.cli.doctor import sim as module
 from auras_ros.cli.doctor.finding import Finding, Verdict
@@ -174,7 +177,7 @@ def test_what_is_in_the_tables_is_pinned() -> None:
         ((HERE, NOWHERE), Verdict.OK, ["the C library: libc.so.6"]),
         ((NOWHERE, SLOW), Verdict.NOTE, ["a slow one in place of a dream: its pictures take ten times as long"]),
         ((NOWHERE,), Verdict.PROBLEM, ["neither libnowhere.so.1: no picture"]),
-        ((), Verdict.OK, ["no library is needed"]),
+        ((), Verdict.OK, ["no library is looked for"]),
     ],
 )
 def test_the_renderer(renderers: tuple[Renderer, ...], status: Verdict, words: list[str]) -> None:
@@ -256,6 +259,51 @@ def test_a_world_that_does_not_run_says_why(
 ) -> None:
     monkeypatch.setattr(PushTWorld, method, raising(error))
     is_problem(SimChecks("pusht", pusht(None)).world(), *words)
+
+
+def of_gymnasium(folder: Path, **other: Any) -> tuple[SimChecks, Path]:
+    """Pendulum-v1 by a file of the user's own with other values."""
+    values = yaml.safe_load(resources.find("config", "gym/Pendulum-v1.yaml").read_text())
+    path = folder / "mine.yaml"
+    path.write_text(yaml.safe_dump(values | other))
+    return SimChecks(f"gym:{path}", find(f"gym:{path}")), path
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"id": "Pendulum-v99"}, "cannot be made: gym: Pendulum-v99"),
+        ({"actions": [{"name": "a", "low": -3, "high": 2}]}, "actions: a: [-3, 2] is beyond"),
+        ({"cameras": {"front": {"from": "render", "height": 4, "width": 5}}}, "cameras: front: render is uint8"),
+    ],
+)
+def test_what_is_wrong_in_a_file_of_the_user_s_own_is_to_be_edited(
+    tmp_path: Path, other: dict[str, Any], said: str
+) -> None:
+    checks, path = of_gymnasium(tmp_path, **other)
+    finding = checks.world()
+    is_problem(finding, said)
+    assert finding.remedy == f"edit {path}"
+
+
+def test_options_that_a_world_refuses_are_to_be_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PushTWorld, "__init__", raising(ValueError("no such table")))
+    finding = SimChecks("pusht:drift_px=1", pusht(None)).world()
+    is_problem(finding, "no such table", "other options than drift_px=1: docs/parameters.md")
+
+
+@pytest.mark.parametrize(("where", "said"), [("__init__", "cannot be made"), ("render", "begins no episode")])
+def test_a_package_that_a_gymnasium_environment_lacks_is_to_be_installed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, where: str, said: str
+) -> None:
+    """As gymnasium says it, also where it is needed for the picture alone."""
+
+    def lacking(*_: object, **__: object) -> None:
+        raise DependencyNotInstalled("MuJoCo is not installed") from ModuleNotFoundError("no mujoco", name="mujoco")
+
+    monkeypatch.setattr(PendulumEnv, where, lacking)
+    checks, _ = of_gymnasium(tmp_path)
+    is_problem(checks.world(), said, "MuJoCo is not installed", "| pip install 'gymnasium[mujoco]'")
 
 
 def test_a_world_that_draws_nothing_is_told_what_to_install(

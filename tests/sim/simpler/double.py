@@ -1,6 +1,7 @@
 """A recording double of SimplerEnv, made from its public interface: no simulator, no pictures of anything.
 
-`install` puts modules of its names in place. It refuses what the real one refuses, and beyond that what the real one
+`install` puts modules of its names in place, and `modules` are what a process of its own has for SimplerEnv
+(`test_environment.py`). It refuses what the real one refuses, and beyond that what the real one
 would let pass without sense: a step after the end, or before a reset. What it is told is in `Double.calls`. Its robot
 does as little as a test can follow: the tool moves by each action's increments, the gripper as it is told.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -209,8 +210,18 @@ def first_stats(env_id: str) -> dict[str, Any]:
 
 
 def install(monkeypatch: pytest.MonkeyPatch) -> Double:
-    """For one test."""
+    """For one test, whose worlds of SimplerEnv run in this process."""
+    from auras_ros.sim.worlds import SIMS  # a world's process has not what this imports
+
     double = Double()
+    for name, module in modules(double).items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setitem(SIMS, "simpler", replace(SIMS["simpler"], environment=None))  # type: ignore[index]
+    return double
+
+
+def modules(double: Double) -> dict[str, ModuleType]:
+    """The modules of SimplerEnv that are used, by name."""
     table = {task: (env_id, dict(values)) for task, (env_id, values) in ENVIRONMENT_MAP.items()}
 
     def made(env_id: str, **values: Any) -> Env:
@@ -228,15 +239,14 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Double:
             camera_name = "overhead_camera" if "google_robot" in env.robot_uid else "3rd_view_camera"
         return obs["image"][camera_name]["rgb"]
 
-    modules = {
+    contents = {
         "simpler_env": {"make": make, "ENVIRONMENTS": list(table), "ENVIRONMENT_MAP": table},
         "simpler_env.utils": {},
         "simpler_env.utils.env": {},
         "simpler_env.utils.env.env_builder": {"build_maniskill2_env": made},
         "simpler_env.utils.env.observation_utils": {"get_image_from_maniskill2_obs_dict": image},
     }
-    for name, values in modules.items():
-        module = ModuleType(name)
-        vars(module).update(values)
-        monkeypatch.setitem(sys.modules, name, module)
-    return double
+    made_modules = {name: ModuleType(name) for name in contents}
+    for name, values in contents.items():
+        vars(made_modules[name]).update(values)
+    return made_modules
