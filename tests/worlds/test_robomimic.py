@@ -1,5 +1,7 @@
 """robosuite's worlds show what robomimic's own wrapper shows: the same numbers and pictures under the same names.
 
+It runs in an environment of its own: `make test-robomimic`.
+
 Guards: a world that calls its readings as robomimic does and means something else; a policy of robomimic's that sees
 other pictures than those it was trained with.
 """
@@ -13,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("robosuite", reason="needs robosuite: make test-worlds")
-pytest.importorskip("torch", reason="needs robomimic, and torch for it")
+for needed in ("robosuite", "robomimic"):
+    pytest.importorskip(needed, reason="needs robosuite with robomimic: make test-robomimic")
 
 from auras_ros.sim.robosuite.layout import flattened
 from auras_ros.sim.robosuite.lift import LiftWorld
@@ -34,8 +36,8 @@ def utilities() -> Any:
         if name not in sys.modules:
             sys.modules[name] = ModuleType(name)
             vars(sys.modules[name]).update(contents)
-    env_utils = pytest.importorskip("robomimic.utils.env_utils", reason="needs robomimic", exc_type=ImportError)
-    obs_utils = pytest.importorskip("robomimic.utils.obs_utils", reason="needs robomimic", exc_type=ImportError)
+    from robomimic.utils import env_utils, obs_utils
+
     kinds = {"rgb": [f"{each}_image" for each in CAMERAS], "low_dim": ["object"], "depth": [], "scan": []}
     obs_utils.initialize_obs_utils_with_obs_specs([{"obs": kinds}])
     return env_utils
@@ -55,8 +57,10 @@ def test_it_sees_what_robomimics_wrapper_sees(kind: type[RobosuiteWorld], utilit
     theirs.env.rng.bit_generator.state = np.random.default_rng(SEED).bit_generator.state
     seen = theirs.reset()
     world.reset(SEED)
+    gripper = 0.0
     for action in np.random.default_rng(0).uniform(-1, 1, (6, 7)):
         told = dict(world.state())
+        assert told.pop("gripper") == gripper  # how it is driven: robomimic does not say
         for reading in (f"robot0_{sensor}" for sensor in SENSORS):
             for key, value in flattened(reading, seen[reading].tolist()).items():
                 assert told.pop(key) == value, key
@@ -66,5 +70,6 @@ def test_it_sees_what_robomimics_wrapper_sees(kind: type[RobosuiteWorld], utilit
             np.testing.assert_array_equal(world.image(camera, 84, 84), np.round(picture).astype(np.uint8))
         seen = theirs.step(action)[0]
         result = world.step(action)
+        gripper = action[-1]
         assert theirs.is_success()["task"] == result.success
     world.close()
