@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import os
 import weakref
 from functools import cache
 from typing import Any
@@ -12,13 +13,10 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from auras_ros.sim.robosuite.opengl import GL
+from auras_ros.sim.robosuite import opengl
 
 MAX_GEOMS = 10_000
-NO_OPENGL = (
-    "no picture can be drawn: OpenGL without a screen is missing ({}). On Debian: apt-get install libegl1 "
-    "libegl-mesa0 libgl1-mesa-dri libgles2, or libosmesa6"
-)
+os.environ.setdefault("LP_NUM_THREADS", "1")  # of Mesa, which draws without a GPU; more help no small picture
 
 
 class MujocoRenderer:
@@ -29,12 +27,12 @@ class MujocoRenderer:
         if fast:
             model.vis.quality.offsamples = 0  # read when the context is made
         try:
-            # Not mujoco.gl_context, which has chosen already if mujoco was imported before `opengl`.
-            self._gl = importlib.import_module(f"mujoco.{GL}").GLContext(1, 1)
+            # Not mujoco.gl_context, which has chosen when it was imported.
+            self._gl = importlib.import_module(f"mujoco.{opengl.library()}").GLContext(1, 1)
             self._gl.make_current()
             self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_150)
         except Exception as error:  # each library has its own
-            raise RuntimeError(NO_OPENGL.format(error)) from error
+            raise RuntimeError(opengl.failure(error)) from error
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
         self._model, self._scene = model, mujoco.MjvScene(model, maxgeom=MAX_GEOMS)
         if fast:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from auras_ros.parameters import parameter
 from auras_ros.sim.robosuite.layout import IMAGE_PX, cameras_of, channels_of, flattened, robot_names
+from auras_ros.sim.robosuite.opengl import none_loaded
 from auras_ros.sim.world import StepResult, World, checked_action
 
 SENSORS = ("joint_pos", "eef_pos", "eef_quat", "gripper_qpos")
@@ -73,9 +74,9 @@ class RobosuiteWorld(World):
     def check(cls) -> None:
         """Raises ModuleNotFoundError without robosuite."""
         logging.getLogger("robosuite_logs").addFilter(_is_error)
-        importlib.import_module("auras_ros.sim.robosuite.opengl")
         try:
-            importlib.import_module("auras_ros.sim.robosuite.env")
+            with none_loaded():
+                importlib.import_module("auras_ros.sim.robosuite.env")
         except ModuleNotFoundError as error:
             how = f"auras doctor --sim {cls.name} --fix installs it in an environment of its own"
             raise ModuleNotFoundError(f"{cls.name}: robosuite is not installed ({error}): {how}") from error

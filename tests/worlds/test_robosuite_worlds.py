@@ -1,7 +1,7 @@
 """robosuite's worlds, in robosuite: what every world promises, and that what is known without it is true.
 
 Guards: an episode that depends on the one before, or on who looked; a camera, a bound or a frame that is not the
-model's; pictures upside down; a world without OpenGL that ends in a traceback of some library.
+model's; pictures upside down; a library that complains at the end of a process.
 """
 
 from __future__ import annotations
@@ -213,20 +213,6 @@ def test_fast_rendering_shows_the_same_scene() -> None:
         pictures.append(world.image("agentview", 84, 84).astype(int))
         world.close()
     assert 0.0 < np.abs(pictures[0] - pictures[1]).mean() < 5.0
-
-
-def test_without_opengl_it_steps_and_says_what_to_install() -> None:
-    program = (
-        "from auras_ros.sim.robosuite.lift import LiftWorld\nimport numpy as np\nworld = LiftWorld()\nworld.reset(0)\n"
-        "print(world.step(np.zeros(7)).success)\nworld.image('agentview', 84, 84)\n"
-    )
-    environment = os.environ | {"MUJOCO_GL": "disable", "PYTHONPATH": os.pathsep.join(sys.path)}
-    ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120)
-    assert ran.stdout.strip() == "False"
-    assert ran.returncode == 1
-    said = ran.stderr.strip().splitlines()[-1]
-    assert said.startswith("RuntimeError: no picture can be drawn: OpenGL without a screen is missing (")
-    assert "apt-get install libegl1" in said
 
 
 def test_nothing_is_said_at_the_end_of_a_process_that_drew() -> None:
