@@ -38,18 +38,19 @@ SEEN = QoSProfile(depth=50, reliability=ReliabilityPolicy.BEST_EFFORT)
 class Watcher:
     """A node that keeps all that the bridge says, and sends actions and resets."""
 
-    def __init__(self) -> None:
+    def __init__(self, world: str = "pusht", camera: str = "top", channels: str = "agent_x,agent_y") -> None:
         self.node = Node("watcher")
+        self.channels, self.patience_s = channels, PATIENCE_S
         self.images: dict[int, np.ndarray] = {}
         self.joints: dict[int, JointState] = {}
         self.status: list[dict[str, Any]] = []
         self.rewards: list[float] = []
-        self.node.create_subscription(Image, "camera/top/image_raw", self._on_image, SEEN)
+        self.node.create_subscription(Image, f"camera/{camera}/image_raw", self._on_image, SEEN)
         self.node.create_subscription(JointState, "joint_states", self._on_joints, SEEN)
-        self.node.create_subscription(String, "pusht/status", self._on_status, 50)
-        self.node.create_subscription(Float64, "pusht/reward", lambda m: self.rewards.append(m.data), 50)
+        self.node.create_subscription(String, f"{world}/status", self._on_status, 50)
+        self.node.create_subscription(Float64, f"{world}/reward", lambda m: self.rewards.append(m.data), 50)
         self._action = self.node.create_publisher(Float64MultiArray, "action", 10)
-        self._reset = self.node.create_client(Trigger, "pusht/reset")
+        self._reset = self.node.create_client(Trigger, f"{world}/reset")
 
     def _on_image(self, message: Any) -> None:
         pixels = np.frombuffer(message.data, np.uint8).reshape(message.height, message.width, 3)
@@ -63,17 +64,17 @@ class Watcher:
         self.status.append(json.loads(message.data))
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
-        end = time.monotonic() + PATIENCE_S
+        end = time.monotonic() + self.patience_s
         while not condition():
-            assert time.monotonic() < end, f"not within {PATIENCE_S} s: {what}; last status {self.status[-1:]}"
+            assert time.monotonic() < end, f"not within {self.patience_s} s: {what}; last status {self.status[-1:]}"
             spin_once(self.node, timeout_sec=0.1)
 
     def connected(self) -> None:
         self.until(lambda: bool(self.status), "a status")
         self.until(lambda: self._action.get_subscription_count() > 0, "somebody who takes actions")
 
-    def act(self, values: list[float], names: str = "agent_x,agent_y") -> None:
-        dims = [MultiArrayDimension(label=names, size=len(values), stride=len(values))]
+    def act(self, values: list[float], names: str = "") -> None:
+        dims = [MultiArrayDimension(label=names or self.channels, size=len(values), stride=len(values))]
         self._action.publish(Float64MultiArray(layout=MultiArrayLayout(dim=dims), data=values))
 
     def act_until(self, values: list[float], condition: Callable[[], bool], what: str) -> None:
