@@ -1,4 +1,4 @@
-# make demo | test | test-ros | test-worlds | lint | format | env | train | gpu | clean
+# make demo | test | test-ros | test-worlds | test-robomimic | lint | format | env | train | gpu | clean
 #
 # Everything is installed into .venv and nowhere else. PYTHON chooses the interpreter (3.10-3.13),
 # TORCH the torch to install: a GPU user may say TORCH=torch, or name a build of her own. Without a GPU,
@@ -8,7 +8,7 @@ export PYTHON TORCH
 
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-ros test-worlds lint format train gpu clean
+.PHONY: help env demo test test-ros test-worlds test-robomimic lint format train gpu clean
 
 help:
 	@echo 'make demo   install what the demo needs, then run the live closed loop three times, about four minutes;'
@@ -17,6 +17,7 @@ help:
 	@echo 'make test   install what the tests need, then lint and test'
 	@echo 'make test-ros  the tests that need rclpy, where a ROS 2 installation is sourced'
 	@echo 'make test-worlds  make the environment of robosuite, and run the tests that need it'
+	@echo 'make test-robomimic  compare its worlds with what robomimic itself shows, in an environment made for that'
 	@echo 'make env    install everything: .venv/bin/auras is the program'
 	@echo 'make lint   ruff, mypy, one-way imports'
 	@echo 'make format let ruff fix and format'
@@ -51,7 +52,13 @@ test-worlds:
 	@$(BIN)/auras doctor --sim lift --fix
 	@"$$($(BIN)/python -c 'from auras_ros.sim.world_environment import ROBOSUITE; print(ROBOSUITE.python("lift"))')" \
 	  -m pytest tests/worlds
-	@$(BIN)/python -m pytest tests/worlds/test_lift_over_the_wire.py tests/worlds/test_robomimic_played.py
+	@$(BIN)/python -m pytest tests/worlds/test_lift_over_the_wire.py tests/worlds/test_lift_bridge.py \
+	  tests/worlds/test_robomimic_played.py
+
+# No part of `make test-worlds`: an environment of 2 GB, for torch, and one test.
+test-robomimic:
+	@sh scripts/env.sh demo
+	@$(BIN)/python -m tests.worlds.robomimic_environment
 
 lint: env
 	$(BIN)/ruff check .

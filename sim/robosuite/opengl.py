@@ -1,5 +1,7 @@
-"""Which library draws without a screen: the one that MUJOCO_GL names, else EGL, or OSMesa where EGL has no driver. To be
-imported before robosuite, which sets that variable. It is read here, and nothing is loaded."""
+"""Which library draws without a screen: the one that MUJOCO_GL names, else EGL, or OSMesa where EGL has no driver.
+
+To be imported before robosuite, which sets that variable. It is read here, and nothing is loaded.
+"""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-for needed in ("robosuite", "robomimic"):
-    pytest.importorskip(needed, reason="needs robosuite with robomimic: make test-robomimic")
+pytest.importorskip("robosuite", reason="needs robosuite with robomimic: make test-robomimic")
+pytest.importorskip("robomimic", reason="needs robosuite with robomimic: make test-robomimic")
 
 from auras_ros.sim.robosuite.layout import flattened
 from auras_ros.sim.robosuite.lift import LiftWorld
