@@ -152,10 +152,10 @@ def _prepared(
 ) -> tuple[Search, Explore]:
     """Raises PlanError, or SettingsError naming the setting."""
     from auras_ros.evaluate.episode_runner import Task
+    from auras_ros.evaluate.pace import Pace
     from auras_ros.evaluate.settings import SettingsError, batch_of, check_episodes, check_fit, cores_for, parse_plan
     from auras_ros.evaluate.tuner.bayes import bayes
     from auras_ros.evaluate.tuner.generations import generations
-    from auras_ros.evaluate.tuner.pace import Pace
     from auras_ros.evaluate.tuner.record import EpisodeStore
     from auras_ros.evaluate.tuner.requirements import Requirements
     from auras_ros.evaluate.tuner.search import FRESH, Effort, Search, halving

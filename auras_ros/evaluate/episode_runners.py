@@ -80,12 +80,6 @@ class EpisodeRunners:
             raise LockstepError(f"episodes of one batch have different instructions ({'; '.join(told)}): --batch 1")
         return next(iter(told), "")
 
-    @property
-    def progress(self) -> float:
-        """The share that is done, 0 to 1; an episode that ends early counts as complete."""
-        played = sum(runner.episode.steps for runner in self.living().values()) / self.task.max_steps
-        return (len(self.finished) + played) / len(self._runners)
-
     def outcome(self) -> ModeResult:
         """The result of all episodes, once none is left."""
         return ModeResult.join([ModeResult(list(self.finished), self._outcome.staleness, self._outcome.age_ns)])
@@ -160,4 +154,4 @@ class EpisodeRunners:
             self._threads.shutdown()
 
 
-Watch = Callable[[EpisodeRunners], None]  # called after each control step
+Watch = Callable[[EpisodeRunners], None]  # called before the first control step and after each

@@ -75,6 +75,7 @@ def play(
         watch(runners)
 
     try:
+        watch(runners)
         timing.play(executor, runners, start_ns, stepped)
     finally:
         executor.close()
@@ -115,7 +116,8 @@ def run_episodes(
 ) -> list[EpisodeRecord]:
     """Play generation plan `plan` in seq on the paused clock, with a new chunk every `execute_steps` control steps.
 
-    Returns the episodes by seed. `report` is called after each control step with all finished episodes.
+    Returns the episodes by seed. `report` is called with all finished episodes, before the first control
+    step of a group and after each.
     """
     if not 1 <= execute_steps <= checkpoint.horizon:
         raise ValueError(f"execute_steps must be in [1, {checkpoint.horizon}], got {execute_steps}")

@@ -76,6 +76,7 @@ def test_an_interrupted_group_leaves_nothing(monkeypatch: pytest.MonkeyPatch, ca
 def test_it_says_how_far_it_is() -> None:
     said: list[str] = []
     Campaign(tiny_checkpoint(), settings(clocks=("paused",), max_steps=2), batch=2, say=said.append).run(range(3))
-    assert said[0].startswith("run 1 of 4, paused seq: 0 of 2 episodes over, 0 succeed, about ")
+    assert said[0] == "run 1 of 4, paused seq: 0 of 2 episodes over, 0 succeed"
+    assert said[1].startswith("run 1 of 4, paused seq: 0 of 2 episodes over, 0 succeed, about ")
     assert said[-1].startswith("run 4 of 4, paused auras: 1 of 1 episodes over, 0 succeed, about 0 s left")
-    assert len(said) == 8
+    assert len(said) == 12  # before the first step of each run and after each of its two

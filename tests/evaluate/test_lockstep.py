@@ -155,7 +155,7 @@ def test_run_episodes_plays_group_by_group_and_says_how_far_it_is(monkeypatch: p
         batch=2,
     )
     assert [episode.seed for episode in episodes] == [2, 4, 7, 9]
-    assert said == [0, 2, 2, 4]
+    assert said == [0, 0, 2, 2, 2, 4]
 
 
 def test_groups_are_as_large_as_said_and_leave_no_seed_out() -> None:

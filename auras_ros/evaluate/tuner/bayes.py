@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from auras_ros.evaluate.tuner.pace import PLAY, TIME
+from auras_ros.evaluate.pace import PLAY, TIME
 from auras_ros.evaluate.tuner.search import Explore, Search
 from auras_ros.pipeline.plan import PlanError
 

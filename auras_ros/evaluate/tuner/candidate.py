@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from auras_ros.evaluate.tuner.pace import Generation
+from auras_ros.evaluate.pace import Generation
 from auras_ros.pipeline.plan import Plan
 
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from auras_ros.evaluate.pace import Generation
 from auras_ros.evaluate.settings import SettingsError
-from auras_ros.evaluate.tuner.pace import Generation
 from auras_ros.policies.checkpoint import Checkpoint
 
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
+from auras_ros.evaluate.pace import PLAY, TIME, Generation, Kind, Pace
 from auras_ros.evaluate.settings import SettingsError
 from auras_ros.evaluate.tuner.candidate import Candidate, merit
-from auras_ros.evaluate.tuner.pace import PLAY, TIME, Generation, Kind, Pace
 from auras_ros.evaluate.tuner.space import Space
 from auras_ros.evaluate.tuner.trials import SEQ, Trials, time_seqs
 from auras_ros.pipeline.plan import Plan

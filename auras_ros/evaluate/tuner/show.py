@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from auras_ros.evaluate.pace import Generation
 from auras_ros.evaluate.show import success_columns
 from auras_ros.evaluate.tuner.candidate import Candidate, pareto
-from auras_ros.evaluate.tuner.pace import Generation
 from auras_ros.evaluate.tuner.search import SearchResult
 from auras_ros.report.picture import BLUE, GREEN, ORANGE, canvas, whiskers
 from auras_ros.report.table import Column, Row, in_columns

@@ -18,9 +18,9 @@ from auras_ros.evaluate.charged import Charged
 from auras_ros.evaluate.episode_runner import Task
 from auras_ros.evaluate.episode_runners import EpisodeRunners
 from auras_ros.evaluate.lockstep import Timing, grouped, play
+from auras_ros.evaluate.pace import PLAY, TIME, Generation, GroupPace, Pace
 from auras_ros.evaluate.paused import Paused
 from auras_ros.evaluate.tuner.candidate import Candidate
-from auras_ros.evaluate.tuner.pace import PLAY, TIME, Generation, Pace
 from auras_ros.evaluate.tuner.record import EpisodeStore, Played, Timed
 from auras_ros.evaluate.tuner.requirements import Requirements
 from auras_ros.evaluate.world_pool import WorldPool
@@ -173,17 +173,17 @@ class Trials:
             del self._record.played[name]
         left = self._record.missing(name, seeds)
         for group in grouped(left, settings.batch):
-            began_s = time.monotonic()
+            pace = GroupPace(self._pace, kind)
 
             def watch(runners: EpisodeRunners) -> None:
-                pace = self._pace.left(kind, len(group) * runners.progress, time.monotonic() - began_s)  # noqa: B023
-                self._say(f"{shown}: {len(runners.finished)} of {len(group)} episodes over{pace}")  # noqa: B023
+                over = f"{len(runners.finished)} of {len(group)} episodes over"  # noqa: B023
+                self._say(f"{shown}: {over}{pace.left(runners)}")  # noqa: B023
 
             plain = settings.plain and name != SEQ
             outcome = play(self.checkpoint, plan, group, settings.task, timing, plain, watch, worlds=self._worlds)
             self._record.played.setdefault(name, Played(charged_s)).add(outcome)
             self._record.save()
-            self._pace.took(kind, len(group), time.monotonic() - began_s)
+            pace.end(outcome)
 
     def candidate(self, plan: Plan, seeds: range | None = None) -> Candidate:
         """The candidate of a timed plan, from these seeds only; for a refused plan only the reason, but for seq.

@@ -10,7 +10,7 @@ import pytest
 
 from auras_ros import resources
 from auras_ros.evaluate.episode_runner import Task
-from auras_ros.evaluate.tuner.pace import Generation, Pace
+from auras_ros.evaluate.pace import Generation, Pace
 from auras_ros.evaluate.tuner.record import EpisodeStore
 from auras_ros.evaluate.tuner.requirements import Requirements
 from auras_ros.evaluate.tuner.search import Effort, Search
