@@ -24,7 +24,8 @@ from auras_ros.report.result import Say
 
 @dataclass
 class Campaign:
-    """`run` fills `outcomes` and `seeds`; both contain complete groups only, at any time."""
+    """`run` fills `outcomes` and `seeds`; both contain complete groups only, at any time. pace: of what is still to be
+    played."""
 
     checkpoint: Checkpoint
     settings: EvaluationSettings
@@ -32,8 +33,8 @@ class Campaign:
     say: Say = lambda text: None
     work: Work = field(default_factory=Work)
     pace: Pace = field(default_factory=Pace)
-    outcomes: dict[tuple[str, str], ModeResult] = field(default_factory=dict)
-    seeds: list[int] = field(default_factory=list)
+    outcomes: dict[tuple[str, str], ModeResult] = field(default_factory=dict, init=False)
+    seeds: list[int] = field(default_factory=list, init=False)
 
     def run(self, seeds: Sequence[int]) -> bool:
         """Play the seeds; False if it was interrupted (Ctrl-C) before the last group was done. An episode that has
