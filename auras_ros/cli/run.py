@@ -19,6 +19,7 @@ EXAMPLE = """
 example
   auras run config/pusht.yaml                       simulator, agent and actuator
   auras run config/pusht.yaml --namespace /left     the same under /left/...
+  auras run lift                                    robosuite's Lift, after auras doctor --sim lift --fix
   ros2 topic echo /action                           in another shell, if ROS 2 is installed
 
 The config is a ROS 2 parameter file; `supervisor` in it lists the processes. A process that dies is restarted, after
@@ -33,7 +34,7 @@ SUBNET.
 
 def run(argv: list[str]) -> int:
     parser = command_parser("run", __doc__, EXAMPLE)
-    parser.add_argument("config", help="parameter file, or the name of a shipped one (pusht, pusht_drift)")
+    parser.add_argument("config", help="parameter file, or the name of a shipped one (pusht, pusht_drift, lift)")
     parser.add_argument("--namespace", default="", help="put every node under this namespace, e.g. /left")
     options = parser.parse_args(argv)
     with stop_signals() as stopping, non_blocking_output():  # unread output must not block the supervision

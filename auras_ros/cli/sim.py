@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from auras_ros import resources
 from auras_ros.cli.command import command_parser, print_errors, print_warnings, refused_settings
+from auras_ros.cli.demo_policy import DemoPolicy
+from auras_ros.evaluate.fit import misfit
 from auras_ros.nodes.common import discovery
-from auras_ros.nodes.common.config import BRIDGE, ConfigError, bridge_alone, read_parameters_file
+from auras_ros.nodes.common.config import BRIDGE, ConfigError, bridge_alone, read_config, read_parameters_file
 from auras_ros.sim.world import Sim
 from auras_ros.sim.worlds import find
 
@@ -14,13 +16,15 @@ example
   auras sim pusht                       cameras, state and status out; publish your targets on /action
   auras sim pusht-drift                 the tee drifts
   auras sim pusht --config pusht_drift  with the parameters of a config
+  auras sim lift                        robosuite's Lift, after auras doctor --sim lift --fix
   ros2 topic hz /camera/top/image_raw
 
 The simulator is visible only on this machine unless ROS_AUTOMATIC_DISCOVERY_RANGE is SUBNET.
 """
-NEXT = """next, in another shell: a controller of your own (docs/nodes-of-your-own.md), or the policy with its actuator:
-  ros2 topic hz /camera/{camera}/image_raw                   if ROS 2 is installed
-  ros2 launch auras_ros agent.launch.py config:=pusht   Push-T's; without ROS 2, `auras run pusht` starts all three"""
+NEXT = """next, in another shell: a controller of your own (docs/nodes-of-your-own.md)
+  ros2 topic hz /camera/{camera}/image_raw   if ROS 2 is installed"""
+POLICY = """or the included policy with its actuator; without ROS 2, `auras run {config}` starts all three
+  ros2 launch auras_ros agent.launch.py config:={config}"""
 
 
 def run(argv: list[str]) -> int:
@@ -51,7 +55,7 @@ def run(argv: list[str]) -> int:
 
 def greeting(sim: Sim) -> str:
     """The world's topics, and what to do next."""
-    world = sim.world
+    world, config = sim.world, config_of(sim)
     labels = ",".join(each.name for each in world.channels)
     bounds = ", ".join(f"{each.name} {each.low:g} to {each.high:g} {each.unit}" for each in world.channels)
     shown = [
@@ -68,5 +72,19 @@ def greeting(sim: Sim) -> str:
             f"  in   action (std_msgs/Float64MultiArray: {bounds}; layout.dim[0].label {labels})",
             f"  srv  {world.name}/reset (std_srvs/Trigger)",
             NEXT.format(camera=world.cameras[0].name),
+            *([POLICY.format(config=config)] if config else []),
         ]
     )
+
+
+def config_of(sim: Sim) -> str:
+    """The included config of a world, which has the name of the world's node; empty if there is none, or if its policy
+    does not fit the world with these options."""
+    name = sim.world.name
+    try:
+        config = read_config(resources.find("config", f"{name}.yaml"))
+    except FileNotFoundError:
+        return ""
+    policy = DemoPolicy.read(config.section("agent")["checkpoint"])
+    fits = config.supervision.node(BRIDGE) == name and not misfit(policy.contract, policy.cameras, sim.world)
+    return name if fits else ""

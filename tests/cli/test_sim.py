@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from auras_ros import resources
 from auras_ros.cli import sim
+from auras_ros.nodes.common.config import BRIDGE, read_config
 from auras_ros.sim.bridge import node as bridge
+from auras_ros.sim.world_environment import PLACE
 from auras_ros.sim.worlds import find
 from tests.nodes.wire import own_domain
 
@@ -42,6 +47,34 @@ def test_the_topics_that_it_names_are_the_bridges() -> None:
         assert name in sim.greeting(find("pusht"))
         assert f"/{name}" in there
     assert "pusht/reset" in sim.greeting(find("pusht"))
+
+
+@pytest.mark.parametrize("name", ["pusht", "pusht-drift", "lift", "lift-moving"])
+def test_it_names_a_config_of_the_same_world(name: str) -> None:
+    world = find(name).world.name
+    assert f"agent.launch.py config:={world}\n" in f"{sim.greeting(find(name))}\n"
+    assert f"`auras run {world}`" in sim.greeting(find(name))
+    assert read_config(resources.config(world)).supervision.node(BRIDGE) == world
+
+
+@pytest.mark.parametrize("name", ["can", "lift:absolute=false", "lift:cameras=1", "gym:gym_pusht/PushT-v0"])
+def test_it_names_no_config_where_there_is_none_that_fits(name: str) -> None:
+    """The included policy gives positions, and sees two cameras."""
+    assert "config:=" not in sim.greeting(find(name))
+    assert "auras run" not in sim.greeting(find(name))
+
+
+def test_an_environment_that_is_missing_is_said_before_anything_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(PLACE, str(tmp_path))
+    with pytest.raises(SystemExit) as ended:
+        sim.run(["lift-moving"])
+    assert ended.value.code == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "lift-moving: its environment 'robosuite' is not in" in said.err
+    assert "make it: auras doctor --sim lift-moving --fix" in said.err
 
 
 def test_a_config_that_is_not_there_is_status_2_as_everywhere(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,18 +10,21 @@ from typing import Any
 import pytest
 import yaml
 
+from auras_ros.cli.demo_policy import DemoPolicy
+from auras_ros.evaluate.fit import misfit
 from auras_ros.nodes.actuator.settings import ActuatorSettings
 from auras_ros.nodes.agent.settings import AgentSettings
+from auras_ros.nodes.common.config import BRIDGE, read_config
 from auras_ros.nodes.vlm.settings import VlmSettings
 from auras_ros.parameters import checked
+from auras_ros.pipeline.plan import Plan
 from auras_ros.sim.bridge.settings import bridge_settings
 from auras_ros.sim.worlds import find
 
-CONFIGS = sorted((Path(__file__).resolve().parents[2] / "config").glob("pusht*.yaml"))
-TABLE = bridge_settings(find("pusht"))
-SETTINGS: dict[str, Any] = {
-    "pusht": TABLE, "actuator": ActuatorSettings, "agent": AgentSettings, "vlm": VlmSettings
-}  # fmt: skip
+FOLDER = Path(__file__).resolve().parents[2] / "config"
+CONFIGS = sorted([*FOLDER.glob("pusht*.yaml"), FOLDER / "lift.yaml"])
+BRIDGES: dict[str, Any] = {name: bridge_settings(find(name)) for name in ("pusht", "lift")}
+SETTINGS: dict[str, Any] = {**BRIDGES, "actuator": ActuatorSettings, "agent": AgentSettings, "vlm": VlmSettings}
 
 
 def sections(path: Path) -> dict[str, dict[str, Any]]:
@@ -41,9 +44,31 @@ def test_every_parameter_is_one_of_its_node_and_of_its_type(path: Path) -> None:
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
 def test_the_bridge_takes_its_section(path: Path) -> None:
-    known = {each.name: each for each in fields(TABLE)}
-    given = sections(path)["pusht"]
-    TABLE(**{name: checked("pusht", known[name], value) for name, value in given.items()})
+    world = read_config(path).supervision.node(BRIDGE)
+    known = {each.name: each for each in fields(BRIDGES[world])}
+    given = sections(path)[world]
+    BRIDGES[world](**{name: checked(world, known[name], value) for name, value in given.items()})
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
+def test_its_policy_plays_its_world(path: Path) -> None:
+    config = read_config(path)
+    agent, actuator = config.section("agent"), config.section("actuator")
+    policy, plan = DemoPolicy.read(agent["checkpoint"]), Plan.parse(agent["plan"])
+    assert misfit(policy.contract, policy.cameras, find(config.supervision.sim).world) == ""
+    assert actuator["checkpoint"] == agent["checkpoint"]
+    assert plan == policy.with_period(Plan(plan.generation))
+    assert plan.generation in policy.plans
+
+
+def test_lift_differs_from_the_table_in_what_is_the_worlds() -> None:
+    """Guards against two configurations that drift apart: what the actuator promises is the same in both."""
+    table, lift = (sections(FOLDER / name) for name in ("pusht.yaml", "lift.yaml"))
+    different = {(name, key) for name in ("actuator", "agent") for key in table[name] | lift[name]
+                 if table[name].get(key) != lift[name].get(key)}  # fmt: skip
+    assert different == {(each, "checkpoint") for each in ("actuator", "agent")} | {
+        ("actuator", "max_chunk_age_ms"), ("agent", "plan")
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
