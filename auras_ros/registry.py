@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import TypeVar
 
+from auras_ros.spelling import nearest
+
 T = TypeVar("T")
 
 
@@ -21,7 +23,10 @@ def find(group: str, ours: Mapping[str, T], what: str, name: object) -> T:
         return ours[name]
     others = {each.name: each for each in registered(group)}
     if not isinstance(name, str) or name not in others:
-        raise ValueError(f"{what} '{name}' is not known; known: {', '.join([*ours, *others])}")
+        known = [*ours, *others]
+        meant = nearest(str(name), known)
+        hint = f"did you mean {meant}?" if meant else f"known: {', '.join(known)}"
+        raise ValueError(f"{what} '{name}' is not known; {hint}")
     try:
         found: T = others[name].load()
     except Exception as error:  # another package's module: its import may raise anything

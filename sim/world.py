@@ -153,13 +153,18 @@ class Sim:
 
     options: a frozen dataclass of `parameters.parameter` fields, which say what can be changed and disturbed: one for
     each argument of the class. They are the parameters of its bridge too. environment: of the process that the world
-    runs in; None: it runs in this process, with the packages that are here.
+    runs in; None: it runs in this process, with the packages that are here. name: by which it was asked for, which may
+    be a variant's; the world's own unless `sim.worlds.find` has set it.
     """
 
     summary: str
     world: type[World]
     options: Any
     environment: WorldEnvironment | None = None
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.name or self.world.name)
 
     def check(self) -> None:
         """Raises ModuleNotFoundError if its simulator is not installed, WorldEnvironmentError if its environment is
@@ -167,7 +172,7 @@ class Sim:
         if self.environment is None:
             self.world.check()
         else:
-            self.environment.python(self.world.name)
+            self.environment.python(self.name)
 
     def given(self, **values: Any) -> Sim:
         """The same with other values of its options. Raises ParameterError."""
@@ -180,7 +185,7 @@ class Sim:
             return self.world(**vars(self.options))
         from auras_ros.sim.process.world import ProcessWorld  # not in the process itself
 
-        return ProcessWorld(self.world, vars(self.options), self.environment.python(self.world.name))
+        return ProcessWorld(self.world, vars(self.options), self.environment.python(self.name))
 
 
 def checked_action(action: ArrayLike, channels: Sequence[ActionChannel]) -> NDArray[np.float64]:

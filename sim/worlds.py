@@ -66,8 +66,11 @@ def nodes() -> tuple[str, ...]:
 def find(text: str) -> Sim:
     """The world of this name, with the options after a colon. Raises ValueError by name."""
     name, _, given = text.partition(":")
+    first, comma, others = name.partition(",")
+    if comma:
+        raise ValueError(f"sim '{text}': options follow a colon: {first}:{others}")
     sim = registry.find(ENTRY_POINTS, SIMS, "sim", name)
-    return sim.given(**_read(name, type(sim.options), given))
+    return replace(sim.given(**_read(name, type(sim.options), given)), name=name)
 
 
 def _read(name: str, options: type[Any], text: str) -> dict[str, Any]:
@@ -82,5 +85,7 @@ def _read(name: str, options: type[Any], text: str) -> dict[str, Any]:
         if key not in known:
             listed = f"no parameter '{key}'; known: {', '.join(known)}"
             raise ValueError(f"{name}: {unknown(options, key, 0.6) or listed}")
+        if not value:
+            raise ValueError(f"{name}: {key} needs a value: {key}=VALUE")
         values[key] = checked(name, known[key], yaml.safe_load(value))
     return values

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from auras_ros.bench.options import add_minutes, bench_parser, check_least, listed
+from auras_ros.bench.options import add_minutes, bench_parser, check_least, listed, refusing
 from auras_ros.measure.cores import available
 from auras_ros.measure.minutes import CUT, Ends, MeasureStep, OverError, run_parts
 from auras_ros.report.result import Report, Say
@@ -100,6 +100,8 @@ def _options(argv: list[str]) -> argparse.Namespace:
     check_least(parser, options, episodes=1)
     if min(options.delays) < 0:
         parser.error("--delays must not be negative")
+    with refusing(parser, ValueError):
+        find("lift").check()
     return options
 
 

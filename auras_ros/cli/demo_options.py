@@ -132,7 +132,7 @@ def _policy(world: Sim, checkpoint: str | None) -> DemoPolicy:
     except FileNotFoundError as error:
         raise ValueError(f"checkpoint: {error}") from error
     if why := misfit(policy.contract, policy.cameras, world.world):
-        raise ValueError(f"checkpoint {policy.checkpoint} cannot play {world.world.name}: {why}")
+        raise ValueError(f"checkpoint {policy.checkpoint} cannot play {world.name}: {why}")
     return policy
 
 

@@ -65,7 +65,7 @@ def included(sim: Sim) -> str:
     if _is_included(sim):
         return sim.world.name
     worlds = ", ".join(name for name, each in SIMS.items() if _is_included(each))
-    raise ValueError(f"sim: no policy for {sim.world.name} is included: give --checkpoint FOLDER, or one of {worlds}")
+    raise ValueError(f"sim: no policy for {sim.name} is included: give --checkpoint FOLDER, or one of {worlds}")
 
 
 def _is_included(sim: Sim) -> bool:

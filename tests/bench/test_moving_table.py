@@ -6,6 +6,7 @@ Guards: a speed that is called kept above one that is not; late observations tha
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,8 @@ import pytest
 from auras_ros.bench import moving_table
 from auras_ros.sim.robosuite.layout import channels_of, flattened
 from auras_ros.sim.world import StepResult
+from auras_ros.sim.world_environment import PLACE
+from auras_ros.sim.worlds import find
 from auras_ros.train.lift_expert import LiftPositionExpert
 
 LIMIT_M_S = 0.1
@@ -45,7 +48,9 @@ class SlowLift:
 
 @pytest.fixture(autouse=True)
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moving_table, "find", lambda text: SimpleNamespace(make=lambda: SlowLift(text)))
+    monkeypatch.setattr(
+        moving_table, "find", lambda text: SimpleNamespace(make=lambda: SlowLift(text), check=lambda: None)
+    )
     monkeypatch.setattr(moving_table, "EXPERT_STEPS", 5)
 
 
@@ -88,3 +93,14 @@ def test_late_observations_are_those_of_so_many_steps_ago(
 def test_what_cannot_be_is_refused(given: list[str]) -> None:
     with pytest.raises(SystemExit):
         moving_table.run(given, lambda text: None)
+
+
+def test_an_environment_that_is_missing_is_refused_once_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(moving_table, "find", find)
+    monkeypatch.setenv(PLACE, str(tmp_path))
+    with pytest.raises(SystemExit) as ended:
+        moving_table.run(["--speeds", "0,0.1"], lambda text: None)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.count("its environment 'robosuite' is not in") == 1

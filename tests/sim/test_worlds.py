@@ -65,7 +65,11 @@ def test_a_name_brings_its_options_and_may_be_given_others(text: str, drift_px: 
         ("pusht:colour=red", "pusht: no parameter 'colour'; known: drift_px, success_coverage, things"),
         ("pusht:drift_px=fast", "pusht: drift_px: expected float, got 'fast'"),
         ("pusht:drift_px=50", "pusht: drift_px: must be in"),
-        ("pusht:drift_px", "pusht: drift_px: expected float, got None"),
+        ("pusht:drift_px", "pusht: drift_px needs a value: drift_px=VALUE"),
+        ("pusht-drift:drift_px=", "pusht-drift: drift_px needs a value: drift_px=VALUE"),
+        ("lfit", r"sim 'lfit' is not known; did you mean lift\?"),
+        ("pusht-drif", r"sim 'pusht-drif' is not known; did you mean pusht-drift\?"),
+        ("lift,cameras=1", "sim 'lift,cameras=1': options follow a colon: lift:cameras=1$"),
     ],
 )
 def test_what_is_not_a_world_or_an_option_is_named(text: str, said: str) -> None:
