@@ -124,8 +124,9 @@ def read(task: str) -> GymDescription:
     if path.suffix != ".yaml":
         name = task.replace("/", "_")
         if name not in shipped():
-            meant = nearest(name, shipped())
-            hint = f"did you mean {meant}?" if meant else f"known: {', '.join(shipped())}"
+            ids = {each.lower(): each for each in (read(one).id for one in shipped())}
+            meant = ids.get(nearest(task, ids), "")
+            hint = f"did you mean {meant}?" if meant else f"known: {', '.join(ids.values())}"
             raise ParameterError(f"gym: no description of '{task}' (one of your own is a file, *.yaml); {hint}")
         path = resources.find("config", f"{FOLDER}/{name}.yaml")
     try:
