@@ -49,12 +49,12 @@ class ProcessWorld(World):
 
     Every method raises what the world's method raises there (ActionError, ValueError, ModuleNotFoundError; another
     error as a RuntimeError that names it), and WorldLostError if the process has ended or says nothing for thirty
-    seconds; from then on every call raises it.
+    seconds, or for three minutes while it is made or draws its first picture; from then on every call raises it.
     """
 
     def __init__(self, kind: type[World], options: Mapping[str, Any], python: Path) -> None:
         self.name = kind.name  # type: ignore[misc]  # an instance's, as all that `_declare` sets
-        self._lost = ""
+        self._lost, self._has_drawn = "", False
         self._printed = _memory_file(f"{kind.name} printed")
         self._link, theirs = socket.socketpair()
         try:
@@ -95,7 +95,9 @@ class ProcessWorld(World):
         return state
 
     def image(self, camera: str, height: int, width: int) -> NDArray[np.uint8]:
-        _, image = self._ask("image", {"camera": camera, "height": int(height), "width": int(width)})
+        looks = 0 if self._has_drawn else START_LOOKS  # its first picture starts the renderer
+        _, image = self._ask("image", {"camera": camera, "height": int(height), "width": int(width)}, looks=looks)
+        self._has_drawn = True
         if image is None:
             raise ValueError(f"{self.name}: camera {camera}: no image")
         return image

@@ -286,6 +286,24 @@ def test_a_process_that_is_stopped_is_lost_after_the_bound_and_ended(monkeypatch
             world.state()
 
 
+SLOW = """
+import time, numpy
+def image(camera, height, width):
+    time.sleep(1.5)
+    return numpy.zeros((height, width, 3), numpy.uint8)
+self.image = image
+"""
+
+
+def test_the_first_picture_may_take_as_long_as_the_start(spy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("LOOK_S", 0.1), ("START_LOOKS", 1200), ("ANSWER_LOOKS", 5)):
+        monkeypatch.setattr(process_world, name, value)
+    world = spy(start=SLOW, cameras=1)
+    assert world.image("c0", 3, 4).shape == (3, 4, 3)
+    with pytest.raises(WorldLostError, match=r"has said nothing for 0\.5 s \(image\)$"):
+        world.image("c0", 3, 4)
+
+
 def test_an_interrupted_call_leaves_no_answer_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     world = as_process("pusht").make()
     world.reset(3)
