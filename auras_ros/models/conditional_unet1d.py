@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from auras_ros.models.blocks import named
+from auras_ros.models.convolution import Conv1d, ConvTranspose1d
 from auras_ros.models.sinusoid import Sinusoid
 
 FILMS = ("scale_shift", "shift")
@@ -21,7 +22,7 @@ FILMS = ("scale_shift", "shift")
 
 def conv_block(inputs: int, outputs: int, kernel: int, groups: int) -> nn.Sequential:
     """Convolution, group normalisation, Mish: [B, inputs, T] -> [B, outputs, T]."""
-    conv = nn.Conv1d(inputs, outputs, kernel, padding=kernel // 2)
+    conv = Conv1d(inputs, outputs, kernel, padding=kernel // 2)
     return named(block=nn.Sequential(conv, nn.GroupNorm(groups, outputs), nn.Mish()))
 
 
@@ -37,7 +38,7 @@ class FilmResidualBlock(nn.Module):
         parts = conv_block(inputs, outputs, kernel, groups), conv_block(outputs, outputs, kernel, groups)
         self.blocks = nn.ModuleList(parts)
         self.cond_encoder = nn.Sequential(nn.Mish(), nn.Linear(condition, (1 + self._scales) * outputs))
-        self.residual_conv = nn.Conv1d(inputs, outputs, 1) if inputs != outputs else nn.Identity()
+        self.residual_conv = Conv1d(inputs, outputs, 1) if inputs != outputs else nn.Identity()
 
     def forward(self, x: Tensor, condition: Tensor) -> Tensor:
         modulation, hidden = self.cond_encoder(condition).unsqueeze(-1), self.blocks[0](x)
@@ -108,12 +109,12 @@ class DiffusionUnet1d(nn.Module):
         self.down_modules, self.up_modules = nn.ModuleList(), nn.ModuleList()
         for i, (inputs, outputs) in enumerate(zip([actions, *dims], dims, strict=False)):
             last = i + 1 == len(dims)
-            halve = nn.Identity() if last else named(conv=nn.Conv1d(outputs, outputs, 3, 2, 1))
+            halve = nn.Identity() if last else named(conv=Conv1d(outputs, outputs, 3, 2, 1))
             self.down_modules.append(level(inputs, outputs, halve))
         for upper, lower in zip(dims[-2::-1], dims[:0:-1], strict=True):
-            double = named(conv=nn.ConvTranspose1d(upper, upper, 4, 2, 1))
+            double = named(conv=ConvTranspose1d(upper, upper, 4, 2, 1))
             self.up_modules.append(level(2 * lower, upper, double))
-        self.final_conv = nn.Sequential(conv_block(dims[0], dims[0], kernel, final), nn.Conv1d(dims[0], actions, 1))
+        self.final_conv = nn.Sequential(conv_block(dims[0], dims[0], kernel, final), Conv1d(dims[0], actions, 1))
 
     def forward(self, x: Tensor, timestep: Tensor, condition: Tensor) -> Tensor:
         sinusoid, *layers = self.diffusion_step_encoder

@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from auras_ros.models.convolution import Conv1d, ConvTranspose1d
 from auras_ros.models.sinusoid import Sinusoid
 
 
@@ -29,10 +30,10 @@ class FilmBlock(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, condition: int) -> None:
         super().__init__()
-        self.first = nn.Sequential(nn.Conv1d(inputs, outputs, 3, 1, 1), nn.GroupNorm(8, outputs), nn.Mish())
-        self.second = nn.Sequential(nn.Conv1d(outputs, outputs, 3, 1, 1), nn.GroupNorm(8, outputs), nn.Mish())
+        self.first = nn.Sequential(Conv1d(inputs, outputs, 3, 1, 1), nn.GroupNorm(8, outputs), nn.Mish())
+        self.second = nn.Sequential(Conv1d(outputs, outputs, 3, 1, 1), nn.GroupNorm(8, outputs), nn.Mish())
         self.film = nn.Sequential(nn.Mish(), nn.Linear(condition, 2 * outputs))
-        self.residual = nn.Conv1d(inputs, outputs, 1) if inputs != outputs else nn.Identity()
+        self.residual = Conv1d(inputs, outputs, 1) if inputs != outputs else nn.Identity()
 
     def forward(self, x: Tensor, condition: Tensor) -> Tensor:
         scale, shift = self.film(condition).unsqueeze(-1).chunk(2, 1)
@@ -53,12 +54,12 @@ class ConditionalUnet1d(nn.Module):
         film = time_width + observation_width
         self.timestep = TimestepEmbedding(time_width)
         self.observation = nn.Sequential(nn.Linear(condition, 256), nn.Mish(), nn.Linear(256, observation_width))
-        self.down1, self.shrink1 = FilmBlock(actions, low, film), nn.Conv1d(low, low, 3, 2, 1)
-        self.down2, self.shrink2 = FilmBlock(low, middle, film), nn.Conv1d(middle, middle, 3, 2, 1)
+        self.down1, self.shrink1 = FilmBlock(actions, low, film), Conv1d(low, low, 3, 2, 1)
+        self.down2, self.shrink2 = FilmBlock(low, middle, film), Conv1d(middle, middle, 3, 2, 1)
         self.bottom1, self.bottom2 = FilmBlock(middle, high, film), FilmBlock(high, high, film)
-        self.grow2, self.up2 = nn.ConvTranspose1d(high, middle, 4, 2, 1), FilmBlock(2 * middle, middle, film)
-        self.grow1, self.up1 = nn.ConvTranspose1d(middle, low, 4, 2, 1), FilmBlock(2 * low, low, film)
-        self.out = nn.Conv1d(low, actions, 1)
+        self.grow2, self.up2 = ConvTranspose1d(high, middle, 4, 2, 1), FilmBlock(2 * middle, middle, film)
+        self.grow1, self.up1 = ConvTranspose1d(middle, low, 4, 2, 1), FilmBlock(2 * low, low, film)
+        self.out = Conv1d(low, actions, 1)
         self.sizes = {"widths": list(widths)}
 
     def forward(self, x: Tensor, timestep: Tensor, condition: Tensor) -> Tensor:
