@@ -50,7 +50,8 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         found.append(step)
         if "venv" in step and not (python := python_of(Path(step[-1]))).exists():
             python.parent.mkdir()
-            python.symlink_to(sys.executable)
+            python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')  # a link would be the Python below this one
+            python.chmod(0o755)
 
     monkeypatch.setattr(own_environment, "run", run)
     monkeypatch.setattr(module, "run", run)
