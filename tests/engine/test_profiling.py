@@ -234,7 +234,7 @@ def test_a_real_engine_runs_each_phase_and_has_a_profile(
         found = list(rounds(prober, todo, 1, random.Random(0), quiet))
         ended(prober.engine)
     assert splits == ((1,) if len(cores) == 2 else ())
-    assert set(threading.enumerate()) == threads
+    assert set(threading.enumerate()) <= threads
     assert len(seen) >= 2 * sum(len(trial.phases) for trial in todo)
     assert {phase for phase, _, _ in seen} == {phase for trial in todo for phase in trial.phases}
     for phase, rows, log in seen:
