@@ -9,6 +9,7 @@ from typing import Any
 
 from auras_ros.cli.command import command_parser, refused_settings
 from auras_ros.cli.progress import Progress
+from auras_ros.sim.robosuite.world import MOST_CAMERAS
 
 EXAMPLE = """
 example
@@ -20,6 +21,7 @@ example
   auras train pusht-vlm --out checkpoints/pusht-vlm --evaluate   only ask it held-out questions
   auras train pusht-monitor --out my_monitors           two adapters of it with task heads, which watch a table
   auras train lift --out my_lift                        for robosuite's Lift (docs/lift-policy.md)
+  auras train lift --cameras 1 --out my_lift            the same with one camera, of which every step draws less
   auras train pusht --smoke --out try                   a minute: a test run that learns nothing
   auras run config/pusht.yaml                           then set `checkpoint: ./my_policy` for agent and actuator
 """
@@ -55,16 +57,19 @@ def run(argv: list[str]) -> int:
         default=100,
         help="pusht, lift: number of noise levels in training, and steps of its DDPM plan (100, as the shipped one)",
     )
+    parser.add_argument("--cameras", type=int, help="lift, lift-flow: how many of Lift's cameras the policy sees (2)")
     parser.add_argument("--smoke", action="store_true", help="a test run with very little data and training")
     options = parser.parse_args(argv)
     episodes = options.episodes if options.episodes is not None else (2 if options.smoke else 200)
     if options.seed < 0 or episodes < 1:
         parser.error("--seed must not be negative and --episodes must be at least 1")
-    more = {}
+    more: dict[str, Any] = {}
     if options.denoising_steps != 100:
         if options.policy not in DENOISING or not 8 <= options.denoising_steps <= 1000:
             parser.error("--denoising-steps must be a whole number in [8, 1000], and only for pusht and lift")
         more = {"noise_levels": options.denoising_steps}
+    if options.cameras is not None and (options.policy not in CAMERAS or not 1 <= options.cameras <= MOST_CAMERAS):
+        parser.error(f"--cameras must be a whole number in [1, {MOST_CAMERAS}], and only for lift and lift-flow")
     work = options.work or options.out.with_name(options.out.name + ".work")
     if options.policy in VLMS:
         questions = options.questions if options.questions is not None else (10 if options.smoke else 500)
@@ -74,15 +79,18 @@ def run(argv: list[str]) -> int:
     if options.questions is not None or options.evaluate == "":
         parser.error(f"{options.policy}: --evaluate needs a plan, and --questions is for pusht-vlm and pusht-monitor")
     from auras_ros.evaluate.settings import find_sim
+    from auras_ros.train.lift_task import with_cameras
     from auras_ros.train.policies import POLICIES, evaluate, make_policy
     from auras_ros.train.task import Schedule
 
+    task = POLICIES[options.policy][0]
+    if options.cameras is not None:
+        task = more["task"] = with_cameras(options.cameras)
     if options.evaluate:
         with Progress() as progress:
-            result = evaluate(options.policy, options.out, options.evaluate, episodes, progress.say)
+            result = evaluate(task.sim, options.out, options.evaluate, episodes, progress.say)
         _print(options.evaluate, result)
         return 0
-    task = POLICIES[options.policy][0]
     with refused_settings(parser):
         find_sim(task.sim).check()
     schedule = task.schedule
@@ -139,7 +147,7 @@ def _answers(
         return dict(made["answers"])
 
 
-DENOISING = ("pusht", "lift")
+DENOISING, CAMERAS = ("pusht", "lift"), ("lift", "lift-flow")
 VLMS = {"pusht-vlm": _vlm, "pusht-monitor": _monitor}
 
 

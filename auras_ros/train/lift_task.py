@@ -1,6 +1,11 @@
-"""Lift as a task to train for: the scripted expert, two cameras, positions of a gripper that points down."""
+"""Lift as a task to train for: the scripted expert, two cameras or another number, positions of a gripper that points
+down."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -34,15 +39,15 @@ def keypoints(data: Demonstrations) -> Tensor:
     return torch.from_numpy(np.concatenate([cube - TABLE_M, cube - hand], 1) / TELLING_M).float()
 
 
-def _still(fastest_m_s: float) -> Make[World]:
+def _still(cameras: int, fastest_m_s: float) -> Make[World]:
     """One world for all episodes: a process."""
-    world = find("lift:objects=true").make()
+    world = find(f"lift:objects=true,cameras={cameras}").make()
     return lambda random: world
 
 
-def _moving(fastest_m_s: float) -> Make[World]:
+def _moving(cameras: int, fastest_m_s: float) -> Make[World]:
     """The same, with another speed of the table for each episode."""
-    world = find(f"lift:objects=true,table_m_s={fastest_m_s:g}").make()
+    world = find(f"lift:objects=true,cameras={cameras},table_m_s={fastest_m_s:g}").make()
 
     def table(random: np.random.Generator) -> World:
         world.disturb("table_m_s", float(random.uniform(STILL_M_S, fastest_m_s)))
@@ -58,14 +63,21 @@ def _channels() -> tuple[Channel, ...]:
     return (*moves, Channel("gripper", "(open to closed)", ChannelKind.GRIPPER, -1.0, 1.0, hold=HoldPolicy.LAST))
 
 
+def _worlds(cameras: int) -> Mapping[str, Callable[[float], Make[World]]]:
+    still, moving = partial(_still, cameras), partial(_moving, cameras)
+    return {EXPERT: still, DRIFT: moving, TAKEOVER: moving}
+
+
+def _cameras(count: int) -> tuple[CameraSpec, ...]:
+    mean, std = (PIXEL_MEAN,) * 3, (PIXEL_STD,) * 3
+    return tuple(CameraSpec(name, IMAGE_PX, IMAGE_PX, mean=mean, std=std) for name in LiftWorld.views[:count])
+
+
 LIFT = TrainingTask(
     name="lift",
     sim="lift",
     spec=ObservationSpec(
-        tuple(
-            CameraSpec(name, IMAGE_PX, IMAGE_PX, mean=(PIXEL_MEAN,) * 3, std=(PIXEL_STD,) * 3)
-            for name in LiftWorld.views[:2]
-        ),
+        _cameras(2),
         StateSpec(SENSORS, "min_max", (*LOW_M, 0.0, -FINGER_M), (*HIGH_M, FINGER_M, 0.0)),
         history=2,
         dt_ms=INSTANTS_MS,
@@ -76,7 +88,7 @@ LIFT = TrainingTask(
     keypoint_size=1e3 * TELLING_M,
     keypoint_unit="mm",
     expert=LiftPositionExpert,
-    worlds={EXPERT: _still, DRIFT: _moving, TAKEOVER: _moving},
+    worlds=_worlds(2),
     schedule=Schedule(
         expert=120,
         drift=280,
@@ -91,3 +103,14 @@ LIFT = TrainingTask(
     disturbance=DISTURBANCE_M,
     half=True,
 )
+
+
+def with_cameras(count: int) -> TrainingTask:
+    """Lift for a policy that sees the first so many of its cameras."""
+    return replace(
+        LIFT,
+        name=f"lift-cameras-{count}",
+        sim=f"lift:cameras={count}",
+        spec=replace(LIFT.spec, cameras=_cameras(count)),
+        worlds=_worlds(count),
+    )

@@ -97,15 +97,17 @@ def make_policy(
     schedule: Schedule,
     episodes: int,
     progress: Say,
+    task: TrainingTask | None = None,
     **more: int,
 ) -> dict[str, Any]:
     """Train a policy of POLICIES, write its checkpoint to `out`, evaluate it in seq; returns the record beside it.
-    more: what its own training takes.
+    task: in place of its own. more: what its own training takes.
 
     A checkpoint that is already there is replaced once the new one is whole; its evaluation follows.
     Every plan is evaluated on the seeds 0 to `episodes` - 1, which no demonstration used (theirs start at 100,000).
     """
-    task, train = POLICIES[name]
+    own, train = POLICIES[name]
+    task = task or own
     trained = train(task, work, seed, schedule, progress, **more)
     fresh = out.with_name(out.name + ".partial")
     write(fresh, task, trained.description, trained.parts)
@@ -118,21 +120,20 @@ def make_policy(
         "success": {},
     }
     for plan in trained.description.plans:
-        record["success"][plan] = evaluate(name, out, plan, episodes, progress)
+        record["success"][plan] = evaluate(task.sim, out, plan, episodes, progress)
         write_record(out, record, trained.curve)
     return record
 
 
-def evaluate(name: str, folder: Path, plan: str, episodes: int, progress: Say) -> dict[str, Any]:
-    """Success of a checkpoint of POLICIES in seq, paused lockstep, on the seeds 0 to `episodes` - 1, with its 95 %
+def evaluate(sim: str, folder: Path, plan: str, episodes: int, progress: Say) -> dict[str, Any]:
+    """Success of a checkpoint in this world in seq, paused lockstep, on the seeds 0 to `episodes` - 1, with its 95 %
     interval."""
-    task, _ = POLICIES[name]
 
     def report(done: list[EpisodeRecord]) -> None:
         progress(f"{plan}: episode {len(done)}/{episodes}, {sum(e.success for e in done)} succeed")
 
-    batch = batch_of(task.sim, None, BATCH)
-    results = run_episodes(load(folder), plan, range(episodes), EXECUTE_STEPS, report=report, batch=batch, sim=task.sim)
+    batch = batch_of(sim, None, BATCH)
+    results = run_episodes(load(folder), plan, range(episodes), EXECUTE_STEPS, report=report, batch=batch, sim=sim)
     solved = [e.steps for e in results if e.success]
     return {
         **success_fields([e.success for e in results]),

@@ -91,7 +91,12 @@ class Stages:
             make = self.task.worlds[name](self.schedule.drift_max)
             say = partial(self._say, name)
             collect(recipe, make, self.task.expert(), progress=say).save(path)
-        return Demonstrations.load(path)
+        data, cameras = Demonstrations.load(path), len(self.task.cameras)
+        if len(data.images) and data.images.shape[1] != cameras:
+            raise ValueError(
+                f"{path}: pictures of {data.images.shape[1]} cameras and not of {cameras}: another policy's"
+            )
+        return data
 
     def _say(self, name: str, text: str) -> None:
         self.progress(f"{name}: {text}")

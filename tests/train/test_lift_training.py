@@ -2,7 +2,7 @@
 
 Guards: a camera whose encoder sees another one's pictures; training that puts cameras, instants or state in another
 order or scale than the policy does; a policy that is shown where the cube is; a table that has one speed for all
-episodes.
+episodes; a policy of one camera that learns from demonstrations of two.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from auras_ros.cli import main as cli
 from auras_ros.evaluate.lockstep import run_episodes
 from auras_ros.models.keypoint_encoder import KeypointEncoder
 from auras_ros.models.unet1d import ConditionalUnet1d
@@ -27,7 +28,7 @@ from auras_ros.policies.flow_sampler import FlowSampler
 from auras_ros.sim import worlds
 from auras_ros.train import diffusion, policies
 from auras_ros.train.demonstrations import Demonstrations, DemonstrationSettings, expert_episodes
-from auras_ros.train.lift_task import HIGH_M, LIFT, LOW_M, SENSORS
+from auras_ros.train.lift_task import HIGH_M, LIFT, LOW_M, SENSORS, with_cameras
 from auras_ros.train.loops import Curve
 from auras_ros.train.stages import joined, trained
 from auras_ros.train.task import DRIFT, EXPERT, Schedule
@@ -115,6 +116,35 @@ def test_from_training_to_an_evaluated_checkpoint_of_two_cameras(
     stages = {"encoder-agentview", "encoder-robot0_eye_in_hand", "denoiser", "denoiser-more"}
     assert stages <= {path.stem for path in (tmp_path / "work").glob("*.safetensors")}
     assert json.loads((tmp_path / "lift" / "training.json").read_text())["schedule"]["drift_max"] == 0.1
+
+
+def test_a_policy_of_one_camera(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policies, "PLANS", {"quick": {"sampler": "ddim", "steps": 1}})
+    monkeypatch.setattr(policies, "run_episodes", partial(run_episodes, max_steps=3))
+    monkeypatch.setattr(Schedule, "smoke", lambda drift_max: TINY)
+    out = tmp_path / "one"
+    assert cli.main(["train", "lift", "--cameras", "1", "--smoke", "--episodes", "1", "--out", str(out)]) == 0
+    checkpoint = load(out)
+    assert [camera.name for camera in checkpoint.spec.cameras] == ["agentview"]
+    assert checkpoint.name == "lift-cameras-1"
+    assert json.loads((out / "training.json").read_text())["sim"] == "lift:cameras=1"
+    assert Demonstrations.load(tmp_path / "one.work" / "expert.npz").images.shape[1] == 1
+    assert (
+        cli.main(["train", "lift", "--cameras", "1", "--episodes", "1", "--out", str(out), "--evaluate", "quick"]) == 0
+    )
+
+
+def test_demonstrations_of_another_number_of_cameras_are_refused(tmp_path: Path) -> None:
+    shown(EXPERT).save(tmp_path / "expert.npz")
+    with pytest.raises(ValueError, match=r"expert\.npz: pictures of 2 cameras and not of 1"):
+        policies.train_diffusion(with_cameras(1), tmp_path, 0, TINY, lambda text: None)
+
+
+@pytest.mark.parametrize("words", ["lift --cameras 5", "lift-flow --cameras 0", "pusht --cameras 1"])
+def test_a_number_of_cameras_that_cannot_be_is_refused(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["train", *words.split(), "--out", "none"])
+    assert "--cameras must be a whole number in [1, 4], and only for lift and lift-flow" in capsys.readouterr().err
 
 
 def test_flow_matching_is_trained_on_the_same_demonstrations_and_encoders(

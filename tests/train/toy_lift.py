@@ -27,6 +27,7 @@ class ToyLift(World):
 
     def __init__(self, **options: Any) -> None:
         self.speed_m_s, self.objects = options["table_m_s"], options["objects"]
+        self.cameras = cameras_of(LiftWorld.views[: options["cameras"]])
 
     @classmethod
     def check(cls) -> None:
