@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -45,6 +46,7 @@ failure; the exit status is then 130, and with --work the same command plays it 
 
 
 def run(argv: list[str]) -> int:
+    began_s = time.monotonic()
     parser = _parser()
     options = parser.parse_args(argv)
     if options.out:
@@ -58,7 +60,7 @@ def run(argv: list[str]) -> int:
         kept = f"; {options.work} has all completed runs" if options.work else ""
         print(f"interrupted before the first group of seeds was done: no results{kept}")
         return INTERRUPTED
-    _show(part, options)
+    _show(part, options, {} if options.merge else {"seconds": round(time.monotonic() - began_s, 1)})
     return INTERRUPTED if part.partial and not options.merge else 0
 
 
@@ -231,10 +233,12 @@ def _seconds(durations: Mapping[str, FrameDuration]) -> dict[str, float]:
     return {key: duration.seconds for key, duration in durations.items()}
 
 
-def _show(part: EvaluationPart, options: argparse.Namespace) -> None:
+def _show(part: EvaluationPart, options: argparse.Namespace, more: Mapping[str, float]) -> None:
+    """more: of the report, beside what the part says."""
     from auras_ros.evaluate.show import draw, table
 
     report, settings = part.report(), part.settings
+    report.more.update(more)
     print(f"{settings.title}, {len(part.seeds)} seeds{', PARTIAL' if part.partial else ''}")
     print(table(report.rows))
     for (clock, name), outcome in part.outcomes.items():

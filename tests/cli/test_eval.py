@@ -51,6 +51,7 @@ def test_table_json_and_picture(folder: Path, tmp_path: Path, capsys: pytest.Cap
     assert read["settings"]["drift_px"] == 0.5
     assert read["settings"]["checkpoint"].startswith("tiny@")
     assert read["settings"]["durations_s"] == {"seq": 0.2, "auras": 0.1}
+    assert read["seconds"] > 0
     assert (out / "eval.png").read_bytes().startswith(b"\x89PNG")
     text = capsys.readouterr().out
     assert "pusht-drift, quick,pp_generation=2, 3 seeds\n" in text
@@ -91,6 +92,7 @@ def test_parts_with_the_first_ones_durations_join_to_the_whole(folder: Path, tmp
     both, whole = (json.loads(files[name].read_text()) for name in ("both", "whole"))
     for key in ("rows", "summary", "settings", "durations", "seeds", "episodes"):
         assert both[key] == whole[key]
+    assert "seconds" not in both  # nothing was played
 
 
 def test_parts_that_do_not_belong_together_are_refused(
