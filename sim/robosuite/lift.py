@@ -16,7 +16,7 @@ from auras_ros.parameters import checked, parameter
 from auras_ros.sim.robosuite.layout import POINTS_DOWN_RAD, channels_of
 from auras_ros.sim.robosuite.world import RobosuiteOptions, RobosuiteWorld
 
-MOVING_TABLE_M_S = 0.2  # the highest speed at which the scripted expert kept 95 of 100 (docs/worlds.md)
+MOVING_TABLE_M_S = 0.2  # the highest at which the expert of increments kept 95 of 100 (docs/worlds.md)
 TABLE_REACH_M = 0.1  # how far the table moves to each side
 TABLE_TOP_M = 0.8
 LIFTED_M = 0.04  # above where it lies: success, as in robosuite
