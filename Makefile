@@ -17,7 +17,7 @@ help:
 	@echo 'make test   install what the tests need, then lint and test'
 	@echo 'make test-ros  the tests that need rclpy, where a ROS 2 installation is sourced'
 	@echo 'make test-worlds  make the environment of robosuite, and run the tests that need it'
-	@echo 'make test-robomimic  compare its worlds with what robomimic itself shows, in an environment made for that'
+	@echo 'make test-robomimic  make the environment of robomimic; compare worlds and policies with what robomimic itself does'
 	@echo 'make env    install everything: .venv/bin/auras is the program'
 	@echo 'make lint   ruff, mypy, one-way imports'
 	@echo 'make format let ruff fix and format'
@@ -50,15 +50,18 @@ test-ros:
 test-worlds:
 	@sh scripts/env.sh demo test
 	@$(BIN)/auras doctor --sim lift --fix
-	@"$$($(BIN)/python -c 'from auras_ros.sim.world_environment import ROBOSUITE; print(ROBOSUITE.python("lift"))')" \
+	@"$$($(BIN)/python -c 'from auras_ros.environments import ROBOSUITE; print(ROBOSUITE.python("lift"))')" \
 	  -m pytest tests/worlds
 	@$(BIN)/python -m pytest tests/worlds/test_lift_over_the_wire.py tests/worlds/test_lift_bridge.py \
 	  tests/worlds/test_robomimic_played.py
 
-# No part of `make test-worlds`: an environment of 2 GB, for torch, and one test.
+# No part of `make test-worlds`: an environment of 2 GB, for torch.
 test-robomimic:
-	@sh scripts/env.sh demo
-	@$(BIN)/python -m tests.worlds.robomimic_environment
+	@sh scripts/env.sh demo test
+	@$(BIN)/auras doctor --sim robomimic --fix
+	@"$$($(BIN)/python -c 'from auras_ros.environments import ROBOMIMIC; print(ROBOMIMIC.python("robomimic"))')" \
+	  -m pytest tests/worlds/test_robomimic.py
+	@$(BIN)/python -m pytest tests/worlds/test_robomimic_inference.py
 
 lint: env
 	$(BIN)/ruff check .

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from auras_ros.sim.world_environment import WorldEnvironment
+from auras_ros.environments import Environment
 
 
 @dataclass(frozen=True)
@@ -160,14 +160,14 @@ class Sim:
     summary: str
     world: type[World]
     options: Any
-    environment: WorldEnvironment | None = None
+    environment: Environment | None = None
     name: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or self.world.name)
 
     def check(self) -> None:
-        """Raises ModuleNotFoundError if its simulator is not installed, WorldEnvironmentError if its environment is
+        """Raises ModuleNotFoundError if its simulator is not installed, MissingEnvironmentError if its environment is
         not made."""
         if self.environment is None:
             self.world.check()

@@ -12,15 +12,16 @@ from typing import Any
 import yaml
 
 from auras_ros import registry
+from auras_ros.environments import ROBOMIMIC, ROBOSUITE, SIMPLER
 from auras_ros.parameters import checked, unknown
 from auras_ros.sim.gym.world import GymOptions, GymWorld
 from auras_ros.sim.pusht.world import DRIFT_SUCCESS_COVERAGE, PushTOptions, PushTWorld
 from auras_ros.sim.robosuite.lift import MOVING_TABLE_M_S, LiftOptions, LiftWorld
+from auras_ros.sim.robosuite.robomimic import RobomimicOptions, RobomimicWorld
 from auras_ros.sim.robosuite.tasks import CanWorld, SquareWorld, ToolHangWorld, TransportWorld
 from auras_ros.sim.robosuite.world import RobosuiteOptions
 from auras_ros.sim.simpler.world import SimplerOptions, SimplerWorld
 from auras_ros.sim.world import Sim
-from auras_ros.sim.world_environment import ROBOSUITE, SIMPLER
 
 ENTRY_POINTS = "auras_ros.worlds"  # group of other packages' worlds: name = module:Sim
 TASK = "task"  # the option of a family of worlds: `simpler:widowx_stack_cube` is `simpler:task=widowx_stack_cube`
@@ -50,6 +51,9 @@ SIMS: Mapping[str, Sim] = {
         TransportWorld,
         RobosuiteOptions(cameras=4),
         ROBOSUITE,
+    ),
+    "robomimic": Sim(
+        "a task of robosuite's by robomimic's metadata and EnvUtils", RobomimicWorld, RobomimicOptions(), ROBOMIMIC
     ),
     "simpler": Sim("SimplerEnv's tasks of the Google robot and WidowX", SimplerWorld, SimplerOptions(), SIMPLER),
     "gym": Sim("any Gymnasium environment that draws itself, by a file that describes it", GymWorld, GymOptions()),

@@ -160,6 +160,11 @@ class LazyTensors(Mapping[str, Tensor]):
             raise CheckpointError(f"{self._file.path}: tensor '{name}' has shape {list(shape)}, expected {wanted}")
         return shape[dimension]
 
+    def firsts(self) -> dict[str, str]:
+        """Each name -> the first name of the same tensor: what two modules share is saved under two names."""
+        seen = dict[str, str]()
+        return {name: seen.setdefault(repr(recipe.args[:4]), name) for name, recipe in self._recipes.items()}
+
     def check_bytes(self, names: Iterable[str]) -> None:
         """Check, before any is read, that these tensors are not larger than the file: a file may give one storage any
         number of names. Raises CheckpointError."""

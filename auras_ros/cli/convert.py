@@ -6,11 +6,15 @@ from pathlib import Path
 
 from auras_ros.cli.command import command_parser
 
+INFERENCES = ("auras", "robomimic")
+METADATA = "env_metadata.json"  # robomimic's, as it was in the file
+
 EXAMPLE = """
 example
   auras convert lerobot/act_aloha --out checkpoints/aloha          robot.json is in the folder
   auras convert epoch=0100.ckpt --robot robot.json --out my_policy  nothing in the file is executed
   auras convert model_epoch_600.pth --out my_lift                   robomimic's: needs no robot.json for its own tasks
+  auras convert bc_rnn.pth --inference robomimic --out my_rnn       robomimic itself plays it, in its own environment
   auras convert openvla --out my_openvla --images pictures          pictures/top.png, pictures/state.json
 
 robot.json has what the checkpoint lacks: docs/checkpoints.md
@@ -30,7 +34,17 @@ def run(argv: list[str]) -> int:
         metavar="DIR",
         help="<camera>.png or .npy and state.json of the golden observation (default: smooth random ones)",
     )
+    parser.add_argument(
+        "--inference",
+        choices=INFERENCES,
+        default=INFERENCES[0],
+        help="robomimic: its own code plays a .pth of its, as a process, for recurrent policies and whatever else our "
+        "networks are not (auras doctor --sim robomimic --fix)",
+    )
     options = parser.parse_args(argv)
+    own = options.inference != INFERENCES[0]
+    if own and options.source.suffix != ".pth":
+        parser.error("--inference robomimic: is for robomimic's .pth alone")
     if not options.source.exists():
         parser.error(f"{options.source}: not found")
     if options.images is not None and not options.images.is_dir():
@@ -41,7 +55,12 @@ def run(argv: list[str]) -> int:
     from auras_ros.policies.loaders.ranges import ranges
     from auras_ros.policies.loaders.robot import Robot
 
-    translator(options.source)  # first check the source itself, then what it needs
+    read = translator(options.source)  # first check the source itself, then what it needs
+    if own:
+        from auras_ros.environments import ROBOMIMIC as ENVIRONMENT
+        from auras_ros.policies.loaders.robomimic_own import translate as read
+
+        ENVIRONMENT.python("robomimic")
     beside = options.source if options.source.is_dir() else options.source.parent
     given, sim = options.robot or beside / ROBOT, ""
     if options.robot is None and not given.exists() and options.source.suffix == ROBOMIMIC:
@@ -50,7 +69,7 @@ def run(argv: list[str]) -> int:
         robot, sim = robot_of(options.source)
     else:
         robot = Robot.load(given)
-    made = convert(options.source, robot, options.out, options.images)
+    made = convert(options.source, robot, options.out, options.images, read)
     checkpoint, plans = made.checkpoint, ", ".join(made.checkpoint.plans)
     print(f"read: {checkpoint.name}, {sum(p.numel() for p in checkpoint.networks.parameters()):,} parameters, {plans}")
     found = ranges(checkpoint)
@@ -66,6 +85,11 @@ def run(argv: list[str]) -> int:
     if made.margin is not None:
         print(f"golden sample: every token wins by at least {made.margin:.3g} standard deviations of its scores")
     print(f"written and loaded for a check: {options.out}")
+    if options.source.suffix == ROBOMIMIC:
+        from auras_ros.cli.robomimic_robot import write_metadata
+
+        write_metadata(options.source, options.out / METADATA)
+        print(f"the task as robomimic makes it: --sim robomimic:metadata={options.out / METADATA}")
     if sim:
         print(f"its own task: auras eval --sim {sim} --checkpoint {options.out}")
     return 0

@@ -76,7 +76,7 @@ def main(argv: list[str] | None = None) -> int:
 def remedy_for(package: str) -> str:
     """The command that installs a package that is missing, or lines of commands."""
     if package == NOT_ON_PYPI:
-        from auras_ros.sim.world_environment import SIMPLER
+        from auras_ros.environments import SIMPLER
 
         return SIMPLER.remedy(SIMPLER.name)
     simulator = ("gym_pusht", "gymnasium", "pymunk", "pygame", "shapely")

@@ -7,16 +7,18 @@ a robot.json says then what its numbers mean.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.errors import CheckpointError, refusing
 from auras_ros.checkpoints.limits import shown
 from auras_ros.checkpoints.manifest import PAGE
+from auras_ros.checkpoints.torch_file import TorchFile
 from auras_ros.policies.loaders.ckpt_encoder import ShapeMetaEntry
-from auras_ros.policies.loaders.robomimic_file import ROBOSUITE_1_5, TrainedIn, trained_in
+from auras_ros.policies.loaders.robomimic_file import ROBOSUITE_1_5, TrainedIn, read, trained_in
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.sim.robosuite.layout import OBJECTS, flattened, robot_names
 from auras_ros.sim.robosuite.lift import LiftOptions
@@ -56,10 +58,18 @@ def robot_of(path: Path) -> tuple[Robot, str]:
     return Robot.read(raw, path), f"{name}:{told}" if told else name
 
 
+def write_metadata(source: Path, target: Path) -> None:
+    """What this file says of its task, for the world `robomimic`. Raises CheckpointError, OSError."""
+    with TorchFile(source) as file:
+        metadata = read(file).payload.object("env_metadata").values
+    with refusing(f"{source}: env_metadata", TypeError, ValueError):
+        target.write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
+
+
 def _world(trained: TrainedIn) -> tuple[str, Sim]:
     known = dict[str, tuple[str, Sim]]()
     for name, sim in SIMS.items():
-        if issubclass(sim.world, RobosuiteWorld):
+        if issubclass(sim.world, RobosuiteWorld) and sim.world.environment:
             known.setdefault(sim.world.environment, (name, sim))
     if trained.environment not in known:
         raise _unknown(trained, "env_name", trained.environment, ", ".join(known))

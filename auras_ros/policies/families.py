@@ -11,6 +11,7 @@ from auras_ros.policies.diffusion_family import Diffusion
 from auras_ros.policies.family import Family
 from auras_ros.policies.flow_family import Flow
 from auras_ros.policies.mlp import BehaviourCloning
+from auras_ros.policies.robomimic.family import Robomimic
 from auras_ros.policies.tinyvla_family import TinyVla
 from auras_ros.policies.vision_language_family import OpenVla, Rt2
 from auras_ros.policies.x_transformers import XTransformers
@@ -27,10 +28,11 @@ FAMILIES: Mapping[str, Family] = {
     "flow": Flow(),
     "act": Act(),
     "mlp": BehaviourCloning(),
+    "robomimic": Robomimic(),
 }
 
 
-FLOAT32_ALONE = ("x-transformers",)  # the library computes partly in float32
+FLOAT32_ALONE = ("x-transformers", "robomimic")  # the libraries compute in it
 
 
 def find(kind: object) -> Family:

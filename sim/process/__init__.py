@@ -1,1 +1,1 @@
-"""A world in a process of its own: the end that plays, the program at the other end, the wire between them."""
+"""A world in a process of its own: the end that plays, and the end that is played in."""

@@ -39,24 +39,10 @@ class LiftOnMovingTable(Lift):
 
 
 class Simulation:
-    """One environment of robosuite and what is drawn of it. env: robosuite's own, for what only a task knows."""
+    """One environment of robosuite and what is drawn of it. env: robosuite's own, also for what only a task knows."""
 
-    def __init__(self, environment: str, robots: int, absolute: bool, shaped: bool) -> None:
-        """absolute: actions are poses in the world's frame. shaped: robosuite has a reward on the way for this task."""
-        self.env = robosuite.make(
-            environment,
-            robots=["Panda"] * robots,
-            controller_configs=[_controller(absolute) for _ in range(robots)],
-            has_renderer=False,
-            has_offscreen_renderer=False,
-            use_camera_obs=False,
-            reward_shaping=shaped,
-            control_freq=20,
-            horizon=2**31,
-            ignore_done=True,
-            hard_reset=False,
-            seed=0,
-        )
+    def __init__(self, env: Any) -> None:
+        self.env = env
         # Its observations of the last reset or step. They are not asked for again: some are computed from others of
         # the time before, and would depend on how often somebody looked.
         self.readings: Mapping[str, Any] = {}
@@ -94,6 +80,25 @@ class Simulation:
         if self._renderer is not None:
             self._renderer.close()
         self.env.close()
+
+
+def make(environment: str, robots: int, absolute: bool, shaped: bool) -> Any:
+    """robosuite's environment. absolute: actions are poses in the world's frame. shaped: it has a reward on the way for
+    this task."""
+    return robosuite.make(
+        environment,
+        robots=["Panda"] * robots,
+        controller_configs=[_controller(absolute) for _ in range(robots)],
+        has_renderer=False,
+        has_offscreen_renderer=False,
+        use_camera_obs=False,
+        reward_shaping=shaped,
+        control_freq=20,
+        horizon=2**31,
+        ignore_done=True,
+        hard_reset=False,
+        seed=0,
+    )
 
 
 def _controller(absolute: bool) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from auras_ros.sim.world_environment import EGL, OSMESA
+from auras_ros.environments import EGL, OSMESA
 
 VARIABLE = "MUJOCO_GL"
 CHOICES = ("egl", "osmesa", "glfw")  # the last one needs a screen

@@ -11,7 +11,7 @@ import logging
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from auras_ros.parameters import parameter
 from auras_ros.sim.robosuite.layout import IMAGE_PX, cameras_of, channels_of, flattened, robot_names
 from auras_ros.sim.robosuite.opengl import none_loaded
 from auras_ros.sim.world import StepResult, World, checked_action
+
+if TYPE_CHECKING:
+    from auras_ros.sim.robosuite.env import Simulation
 
 SENSORS = ("joint_pos", "eef_pos", "eef_quat", "gripper_qpos")
 MOST_CAMERAS, MOST_PX = 4, 2048
@@ -61,11 +64,19 @@ class RobosuiteWorld(World):
 
     def __init__(self, **options: Any) -> None:
         self.check()
-        from auras_ros.sim.robosuite.env import Simulation
-
         self.options = self.options_class(**options)
         vars(self).update(self.declares(self.options))
-        self._simulation = Simulation(self._environment(), self.robots, self.options.absolute, self.shaped)
+        self._absolute, self._objects = self._shown()
+        self._simulation = self._simulated()
+
+    def _shown(self) -> tuple[bool, bool]:
+        """Whether actions are poses, and whether the state has the objects' readings."""
+        return self.options.absolute, self.options.objects
+
+    def _simulated(self) -> Simulation:
+        from auras_ros.sim.robosuite.env import Simulation, make
+
+        return Simulation(make(self._environment(), self.robots, self._absolute, self.shaped))
 
     def _environment(self) -> str:
         return self.environment
@@ -123,11 +134,11 @@ class RobosuiteWorld(World):
         option `objects` the readings of the objects too."""
         readings, told = self._simulation.readings, dict[str, float]()
         names = [f"{robot}_{sensor}" for robot in robot_names(self.robots) for sensor in SENSORS]
-        for name in (*names, *(self._simulation.objects if self.options.objects else ())):
+        for name in (*names, *(self._simulation.objects if self._objects else ())):
             told.update(flattened(name, np.atleast_1d(readings[name]).astype(float).tolist()))
         for robot in range(self.robots):
             *moves, grip = (each.name for each in self.channels[self._per_robot * robot :][: self._per_robot])
-            if self.options.absolute:
+            if self._absolute:
                 told.update(zip(moves, self._simulation.gripper_pose(robot), strict=False))  # no rotations: 3 of 6
             told[grip] = float(self._grips[robot])
         return told

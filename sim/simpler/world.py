@@ -1,7 +1,7 @@
 """SimplerEnv: tasks of the Google robot and of WidowX as they were evaluated in reality, by its own interface.
 
 A family of worlds: `simpler:google_robot_pick_coke_can`. It is not on PyPI and wants old packages, so it runs in an
-environment that a person makes (`world_environment.SIMPLER`). docs/worlds.md says what of it was run.
+environment that a person makes (`environments.SIMPLER`). docs/worlds.md says what of it was run.
 """
 
 from __future__ import annotations

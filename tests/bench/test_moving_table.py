@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from auras_ros.bench import moving_table
+from auras_ros.environments import PLACE
 from auras_ros.report.result import hardware
 from auras_ros.sim.robosuite.layout import channels_of, flattened
 from auras_ros.sim.world import StepResult, checked_action
-from auras_ros.sim.world_environment import PLACE
 from auras_ros.sim.worlds import find
 from auras_ros.train.lift_expert import LiftExpert
 

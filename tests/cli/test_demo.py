@@ -25,6 +25,7 @@ from auras_ros.cli.demo import DemoError
 from auras_ros.cli.demo_options import OTHERS_EPISODES, overrides, parse
 from auras_ros.cli.demo_policy import DemoPolicy
 from auras_ros.cli.demo_results import DemoResult, write
+from auras_ros.environments import PLACE
 from auras_ros.live.chunk_times import ChunkTimes
 from auras_ros.live.referee.episode import Rules
 from auras_ros.live.referee.measures import Measures
@@ -33,7 +34,6 @@ from auras_ros.nodes.common.config import EXECUTABLES, read_config
 from auras_ros.pipeline.plan import Plan
 from auras_ros.ros import Clock, ClockType, Node, init, try_shutdown
 from auras_ros.sim.pusht.world import DRIFT_SUCCESS_COVERAGE, SUCCESS_COVERAGE
-from auras_ros.sim.world_environment import PLACE
 from auras_ros.sim.worlds import find
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,9 +8,9 @@ import pytest
 
 from auras_ros import resources
 from auras_ros.cli import sim
+from auras_ros.environments import PLACE
 from auras_ros.nodes.common.config import BRIDGE, read_config
 from auras_ros.sim.bridge import node as bridge
-from auras_ros.sim.world_environment import PLACE
 from auras_ros.sim.worlds import find
 from tests.nodes.wire import own_domain
 

@@ -24,6 +24,7 @@ LINT = (sys.executable, "-c", "from importlinter.cli import lint_imports_command
 TOOLS = {
     "clock",
     "descriptors",
+    "environments",
     "exit_status",
     "heap",
     "output",
@@ -107,6 +108,7 @@ AGAINST_THE_GRAIN = [
     ("sim", "auras_ros.ros"),
     ("sim/gym", "auras_ros.sim.pusht"),
     ("sim/process", "auras_ros.sim.worlds"),
+    ("engine", "auras_ros.child"),
     ("nodes", "auras_ros.bench"),
     ("train", "auras_ros.cli"),
     ("live", "auras_ros.bench"),

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import pytest
 
-from auras_ros.sim.process import world as process_world
+from auras_ros.child import process as child_process
+from auras_ros.environments import OURS
 from auras_ros.sim.process.world import ProcessWorld
 from auras_ros.sim.world import Sim, World
-from auras_ros.sim.world_environment import OURS
 from auras_ros.sim.worlds import SIMS, find
 
 PATIENCE_S = 30.0
@@ -33,14 +33,14 @@ def all_as_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Worlds that are made from now on are lost after two seconds without an answer."""
-    monkeypatch.setattr(process_world, "LOOK_S", 0.1)
-    monkeypatch.setattr(process_world, "START_LOOKS", 1200)
-    monkeypatch.setattr(process_world, "ANSWER_LOOKS", 20)
+    monkeypatch.setattr(child_process, "LOOK_S", 0.1)
+    monkeypatch.setattr(child_process, "START_LOOKS", 1200)
+    monkeypatch.setattr(child_process, "ANSWER_LOOKS", 20)
 
 
 def pid_of(world: World) -> int:
     assert isinstance(world, ProcessWorld)
-    return world.pid
+    return world.process.pid
 
 
 def kill(world: World, number: signal.Signals = signal.SIGKILL) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from auras_ros.sim.world_environment import ROBOSUITE
+from auras_ros.environments import ROBOSUITE
 
 if not ROBOSUITE.made:
     pytest.skip("needs robosuite's environment: make test-worlds", allow_module_level=True)

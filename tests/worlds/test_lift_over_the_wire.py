@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from auras_ros.sim.world_environment import ROBOSUITE
+from auras_ros.environments import ROBOSUITE
 from tests.worlds.episodes import digest
 
 if not ROBOSUITE.made:

@@ -20,9 +20,9 @@ pytest.importorskip("robosuite", reason="needs robosuite: make test-worlds")
 import mujoco
 import mujoco.egl
 
+from auras_ros.environments import EGL, OSMESA
 from auras_ros.sim.robosuite import opengl
 from auras_ros.sim.robosuite.mujoco_renderer import MujocoRenderer
-from auras_ros.sim.world_environment import EGL, OSMESA
 
 NO_DRIVER = {"__EGL_VENDOR_LIBRARY_FILENAMES": "/nowhere.json"}  # of libEGL, which has none of its own
 WORKS = "from auras_ros.sim.robosuite.opengl import egl_works\nprint(egl_works())"

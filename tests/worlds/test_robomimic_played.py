@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from auras_ros.sim.world_environment import ROBOSUITE
+from auras_ros.environments import ROBOSUITE
 
 if not ROBOSUITE.made:
     pytest.skip("needs robosuite's environment: make test-worlds", allow_module_level=True)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from auras_ros.cli.doctor.finding import Check, Finding, note, ok, problem
 from auras_ros.cli.main import remedy_for
+from auras_ros.environments import Environment, Renderer
 from auras_ros.own_environment import DONE, SetupError, make, python_of, run
 from auras_ros.sim.world import Sim
-from auras_ros.sim.world_environment import Renderer, WorldEnvironment
 
 INSTALL = ("apt-get", "install", "-y", "--no-install-recommends")
 FAILURES = (ModuleNotFoundError, OSError, ValueError, RuntimeError)  # of a world
@@ -89,7 +89,7 @@ class SimChecks:
         return ok("world", f"{self.name} runs{where}; it shows {seen}")
 
     @property
-    def _environment(self) -> WorldEnvironment:
+    def _environment(self) -> Environment:
         if self.sim.environment is None:
             raise ValueError(f"{self.name} needs no environment of its own")
         return self.sim.environment
@@ -130,7 +130,7 @@ def mend(sim: Sim, say: Callable[[str], None]) -> None:
             run(step)
 
 
-def wrong_versions(environment: WorldEnvironment) -> list[str]:
+def wrong_versions(environment: Environment) -> list[str]:
     """Which packages are missing there or have another version."""
     try:
         command = [str(python_of(environment.folder)), "-I", "-c", VERSIONS]

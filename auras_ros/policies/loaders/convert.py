@@ -23,7 +23,7 @@ from auras_ros.checkpoints.json_file import read_json
 from auras_ros.checkpoints.tokenizer import TOKENIZER
 from auras_ros.observation import CameraSpec, ObservationSpec, StateSpec, decode_compressed
 from auras_ros.policies.checkpoint import Checkpoint
-from auras_ros.policies.loaders.open import translate
+from auras_ros.policies.loaders.open import Translator, translate
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.writing import write_manifest
 
@@ -42,9 +42,12 @@ class Converted:
     margin: float | None  # see `writing.write`
 
 
-def convert(source: Path, robot: Robot, out: Path, images: Path | None = None) -> Converted:
-    """Translate, write, load again. images: a folder with `<camera>.png` or `<camera>.npy` (uint8 RGB [h, w, 3] or
-    [history, h, w, 3]) for each camera, and state.json (joint -> position) if the policy takes the state.
+def convert(
+    source: Path, robot: Robot, out: Path, images: Path | None = None, read: Translator | None = None
+) -> Converted:
+    """Translate, write, load again. read: the translator, that of the source's kind by default. images: a folder with
+    `<camera>.png` or `<camera>.npy` (uint8 RGB [h, w, 3] or [history, h, w, 3]) for each camera, and state.json (joint
+    -> position) if the policy takes the state.
 
     Raises CheckpointError, naming what is wrong; FileExistsError if something exists at `out`.
     """
@@ -52,7 +55,7 @@ def convert(source: Path, robot: Robot, out: Path, images: Path | None = None) -
         raise FileExistsError(f"{out}: must be a folder that does not exist yet")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise FileExistsError(f"{out}: exists already; give another folder")
-    made = translate(source, robot)
+    made = translate(source, robot, read)
     checkpoint = made.checkpoint(digest(source), source)
     frames, state = _given(checkpoint.spec, images) if images else _made_up(checkpoint.spec)
     tokenizer = source / TOKENIZER

@@ -1,8 +1,8 @@
 """robomimic's checkpoints (Mandlekar et al. 2021) with our networks: diffusion policy, and behaviour cloning.
 
 Translated are `diffusion_policy` with its U-Net, and `bc` whose network looks at one instant and gives one action, or
-a mixture of them. Observations are numbers, images of ResNet18 with spatial softmax, or both. A policy that carries a
-hidden state from one control step to the next is none of the four methods' pure functions, and is refused.
+a mixture of them. Observations are numbers, images of ResNet18 with spatial softmax, or both. The others are played by
+robomimic itself (`robomimic_own`).
 """
 
 from __future__ import annotations
@@ -103,14 +103,7 @@ def _reorder_first(tensors: dict[str, Tensor], columns: list[int]) -> None:
 
 
 def _manifest(source: RobomimicSource, robot: Robot) -> dict[str, Any]:
-    inputs = source.inputs
-    listed = ", ".join(f"{feature.name} ({feature.shape[0]})" for feature in inputs.states) or "none"
-    robot.check(
-        actions=source.file.actions,
-        state=inputs.state_size,
-        cameras=[camera.name for camera in inputs.cameras],
-        source=f"{source.path}, whose states are {listed},",
-    )
+    check_robot(source.file, robot)
     own = diffusion(source.algo, source.tensors) if source.algorithm == DIFFUSION else cloning(source.algo)
     history = own.pop("history")
     train = source.file.config.object("train")
@@ -122,9 +115,21 @@ def _manifest(source: RobomimicSource, robot: Robot) -> dict[str, Any]:
         "encoder": _encoder(source),
         "observation": _observation(source, robot, history),
         "action": robot.contract.to_dict(),
-        "statistics": _statistics(source),
+        "statistics": action_statistics(source.file),
         **own,
     }
+
+
+def check_robot(file: RobomimicFile, robot: Robot) -> None:
+    """Raises CheckpointError if this robot has other channels, joints or cameras."""
+    inputs = file.inputs()
+    listed = ", ".join(f"{feature.name} ({feature.shape[0]})" for feature in inputs.states) or "none"
+    robot.check(
+        actions=file.actions,
+        state=inputs.state_size,
+        cameras=[camera.name for camera in inputs.cameras],
+        source=f"{file.path}, whose states are {listed},",
+    )
 
 
 def _encoder(source: RobomimicSource) -> dict[str, Any]:
@@ -151,7 +156,8 @@ def _observation(source: RobomimicSource, robot: Robot, history: int) -> dict[st
     if inputs.cameras and source.file.payload.get("obs_normalization_stats", None) is not None:
         raise CheckpointError(f"{source.path}: payload.obs_normalization_stats: of images are not supported")
     with refusing(source.path, SpecError):
-        cameras = tuple(_camera(source, robot, feature.name, feature.shape[1:]) for feature in inputs.cameras)
+        crop = _crop(source) if inputs.cameras else None
+        cameras = tuple(camera_of(robot, each.name, each.shape[1:], crop) for each in inputs.cameras)
         return ObservationSpec(cameras, _state(source, robot), history, robot.dt_ms).to_dict()
 
 
@@ -168,15 +174,19 @@ def _state(source: RobomimicSource, robot: Robot) -> StateSpec | None:
     return StateSpec(robot.state or (), "mean_std", tuple(offset), tuple(scale))
 
 
-def _camera(source: RobomimicSource, robot: Robot, name: str, size: tuple[int, ...]) -> CameraSpec:
+def _crop(source: RobomimicSource) -> Crop | None:
+    rgb = source.file.config.object("observation").object("encoder").object("rgb")
+    if rgb.get("obs_randomizer_class", None, (None, "CropRandomizer")) is None:
+        return None
+    kwargs = rgb.object("obs_randomizer_kwargs")
+    kwargs.get("pos_enc", False, (False,))
+    return Crop(kwargs.count("crop_height", 76), kwargs.count("crop_width", 76))
+
+
+def camera_of(robot: Robot, name: str, size: tuple[int, ...], crop: Crop | None = None) -> CameraSpec:
     """Images of another size than in training are resized to that first. Raises SpecError."""
     height, width = size
     real = robot.camera(name, height, width)
-    rgb, crop = source.file.config.object("observation").object("encoder").object("rgb"), None
-    if rgb.get("obs_randomizer_class", None, (None, "CropRandomizer")) is not None:
-        kwargs = rgb.object("obs_randomizer_kwargs")
-        kwargs.get("pos_enc", False, (False,))
-        crop = Crop(kwargs.count("crop_height", 76), kwargs.count("crop_width", 76))
     return CameraSpec(
         real.name, real.height, real.width,
         resize=None if (real.height, real.width) == (height, width) else Resize(height, width),
@@ -184,13 +194,13 @@ def _camera(source: RobomimicSource, robot: Robot, name: str, size: tuple[int, .
     )  # fmt: skip
 
 
-def _statistics(source: RobomimicSource) -> dict[str, Any]:
+def action_statistics(file: RobomimicFile) -> dict[str, Any]:
     """What -1 and 1 of the network mean."""
-    size, train = source.file.actions, source.file.config.object("train")
+    size, train = file.actions, file.config.object("train")
     names = train.get("action_keys", ["actions"])  # robomimic 0.3 has no such key
     if not isinstance(names, list) or len(names) != 1 or not isinstance(names[0], str):
         raise train.refused("action_keys", names, "one key of all actions")
     if train.get("action_config", None) is not None:
         train.object("action_config").object(names[0]).get("format", None, (None,))
-    offset, scale = source.file.statistics("action_normalization_stats", names[0], size)
+    offset, scale = file.statistics("action_normalization_stats", names[0], size)
     return {"kind": "min_max", "lower": (offset - scale).tolist(), "upper": (offset + scale).tolist()}

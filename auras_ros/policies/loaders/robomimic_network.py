@@ -1,7 +1,7 @@
 """The networks and samplers of robomimic's configuration, in terms of our manifest.
 
 `diffusion` is its Diffusion Policy, `cloning` its behaviour cloning of one instant. Variants that are not built are
-refused by their key, a recurrent one with the reason.
+refused by their key.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from auras_ros.policies.loaders.ckpt_config import CkptConfig
 from auras_ros.policies.loaders.diffusion import FINAL_GROUPS, published_plan
 
 UNET = "policy.noise_pred_net."
-HIDDEN = "its hidden state passes from one control step to the next, and requests of a pipeline overlap"
-VARIANTS = {"gaussian": "False", "vae": "False", "transformer": "False", "rnn": f"False: {HIDDEN}"}
+VARIANTS = ("gaussian", "vae", "transformer", "rnn")
+OTHERWISE = "False; with `auras convert --inference robomimic` robomimic itself plays it"
 MOST_SCALES = 16
 
 
@@ -71,10 +71,10 @@ def _unet(algo: CkptConfig, tensors: LazyTensors) -> dict[str, Any]:
 
 def cloning(algo: CkptConfig) -> dict[str, Any]:
     """The same of behaviour cloning, of one instant and one action."""
-    for key, supported in VARIANTS.items():
+    for key in VARIANTS:
         variant = None if algo.get(key, None) is None else algo.object(key)
         if variant is not None and variant.get("enabled", allowed=(True, False)):
-            raise variant.refused("enabled", True, supported)
+            raise variant.refused("enabled", True, OTHERWISE)
     found, hidden = modes(algo), algo.counts("actor_layer_dims")
     return {
         "type": "mlp",

@@ -24,10 +24,10 @@ from auras_ros.cli import main as cli
 from auras_ros.cli.doctor import sim as module
 from auras_ros.cli.doctor.finding import Finding, Verdict
 from auras_ros.cli.doctor.sim import SimChecks, mend, wrong_versions
+from auras_ros.environments import EGL, OSMESA, OURS, ROBOSUITE, Environment, Renderer
 from auras_ros.own_environment import SetupError, python_of
 from auras_ros.sim.pusht.world import PushTWorld
 from auras_ros.sim.world import Sim
-from auras_ros.sim.world_environment import EGL, OSMESA, OURS, ROBOSUITE, Renderer, WorldEnvironment
 from auras_ros.sim.worlds import SIMS, find
 
 HERE = Renderer("the C library", "libc.so.6", ("libc6",))
@@ -58,11 +58,11 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return found
 
 
-def pusht(environment: WorldEnvironment | None, world: type[PushTWorld] = PushTWorld) -> Sim:
+def pusht(environment: Environment | None, world: type[PushTWorld] = PushTWorld) -> Sim:
     return replace(find("pusht"), environment=environment, world=world)
 
 
-def register(monkeypatch: pytest.MonkeyPatch, environment: WorldEnvironment) -> None:
+def register(monkeypatch: pytest.MonkeyPatch, environment: Environment) -> None:
     monkeypatch.setitem(SIMS, "pusht", pusht(environment))
 
 
@@ -78,7 +78,7 @@ def is_problem(finding: Finding, *words: str) -> None:
 def test_an_environment_that_is_not_made_is_the_only_thing_to_say(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], place: Path
 ) -> None:
-    register(monkeypatch, WorldEnvironment("kitchen", ("stove==1.0",)))
+    register(monkeypatch, Environment("kitchen", ("stove==1.0",)))
     assert cli.main(["doctor", "--sim", "pusht"]) == 1
     said = " ".join(capsys.readouterr().out.split())
     assert f"'kitchen' is not in {place}/kitchen" in said
@@ -95,7 +95,7 @@ def test_fix_makes_an_environment_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], place: Path
 ) -> None:
     """A real one, without any package: so the world finds no numpy, and says so."""
-    register(monkeypatch, WorldEnvironment("empty"))
+    register(monkeypatch, Environment("empty"))
     for _ in range(2):
         assert cli.main(["doctor", "--sim", "pusht", "--fix", "--json"]) == 1
         out, err = capsys.readouterr()
@@ -107,19 +107,19 @@ def test_fix_makes_an_environment_once(
 
 
 def test_its_packages_are_installed_as_they_are_listed(ran: list[list[str]], place: Path) -> None:
-    sim = pusht(WorldEnvironment("kitchen", ("stove==1.0", "pan==2.0")))
+    sim = pusht(Environment("kitchen", ("stove==1.0", "pan==2.0")))
     mend(sim, lambda line: None)
     venv, pip = ran
     assert venv == [sys.executable, "-m", "venv", str(place / "kitchen")]
     assert pip == [str(python_of(place / "kitchen")), "-m", "pip", "install", "--no-deps", "stove==1.0", "pan==2.0"]
     sim.check()
-    mend(pusht(WorldEnvironment("kitchen", ("stove==1.0", "pan==2.1"))), lambda line: None)
+    mend(pusht(Environment("kitchen", ("stove==1.0", "pan==2.1"))), lambda line: None)
     assert ran[3][-2:] == ["stove==1.0", "pan==2.1"]
 
 
 def test_another_version_is_named_and_installed_again(ran: list[list[str]]) -> None:
     """Somebody has used pip there meanwhile."""
-    sim = pusht(WorldEnvironment("kitchen", ("numpy==0.1", "no_such-thing==1", f"pip=={_version('pip')}")))
+    sim = pusht(Environment("kitchen", ("numpy==0.1", "no_such-thing==1", f"pip=={_version('pip')}")))
     assert sim.environment is not None
     own_environment.make(sim.environment.steps, lambda line: None)
     wrong = wrong_versions(sim.environment)
@@ -136,7 +136,7 @@ def _version(name: str) -> str:
 
 
 def test_a_python_that_does_not_run_is_a_problem(ran: list[list[str]], place: Path) -> None:
-    sim = pusht(WorldEnvironment("kitchen", ("stove==1.0",)))
+    sim = pusht(Environment("kitchen", ("stove==1.0",)))
     mend(sim, lambda line: None)
     python_of(place / "kitchen").unlink()
     is_problem(SimChecks("pusht", sim).environment(), "its Python does not run", "--fix")
@@ -144,7 +144,7 @@ def test_a_python_that_does_not_run_is_a_problem(ran: list[list[str]], place: Pa
 
 def test_another_python_than_its_packages_have_is_named(ran: list[list[str]]) -> None:
     with pytest.raises(SetupError, match=r"^the environment 'old' needs Python 3.8 to 3.9, this is 3\."):
-        mend(pusht(WorldEnvironment("old", ("stove==1.0",), pythons=((3, 8), (3, 9)))), print)
+        mend(pusht(Environment("old", ("stove==1.0",), pythons=((3, 8), (3, 9)))), print)
     assert ran == []
 
 
@@ -214,7 +214,7 @@ def test_root_installs_what_is_missing_and_nothing_else(ran: list[list[str]], mo
 def test_a_command_that_cannot_be_run_is_an_error_of_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    register(monkeypatch, WorldEnvironment("kitchen", ("stove==1.0",)))
+    register(monkeypatch, Environment("kitchen", ("stove==1.0",)))
 
     def run(step: list[str]) -> None:
         raise SetupError("pip: no network")

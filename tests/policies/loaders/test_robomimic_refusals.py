@@ -56,7 +56,7 @@ FAULTS: dict[str, tuple[str, Change, str]] = {
     "recurrent": (
         CLONING_LOW_DIM,
         nested("algo", "rnn", "enabled", value=True),
-        "config.algo.rnn.enabled: True is not supported; expected False: its hidden state passes from one control step",
+        "config.algo.rnn.enabled: True is not supported; expected False; with `auras convert --inference robomimic`",
     ),
     "transformer": (CLONING_LOW_DIM, nested("algo", "transformer", "enabled", value=True), "algo.transformer.enabled"),
     "Gaussian": (CLONING_LOW_DIM, nested("algo", "gaussian", "enabled", value=True), "algo.gaussian.enabled: True is"),

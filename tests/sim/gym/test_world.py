@@ -18,13 +18,13 @@ import yaml
 
 from auras_ros import resources
 from auras_ros.clock import VirtualClock
+from auras_ros.environments import OURS
 from auras_ros.ros import init, try_shutdown
 from auras_ros.sim.bridge.node import SimBridge
 from auras_ros.sim.gym.description import GymValue, shipped
 from auras_ros.sim.gym.world import GymWorld
 from auras_ros.sim.pusht.world import PushTWorld
 from auras_ros.sim.world import ActionError, ActionRefusal, World
-from auras_ros.sim.world_environment import OURS
 from auras_ros.sim.worlds import find
 from tests.another_package import WORLD, code_of
 

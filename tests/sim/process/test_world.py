@@ -19,16 +19,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from auras_ros.child import process as child_process
 from auras_ros.cli import list as list_command
 from auras_ros.cli import sim as sim_command
+from auras_ros.environments import OURS, Environment, MissingEnvironmentError
 from auras_ros.evaluate.settings import EvaluationSettings
 from auras_ros.nodes.common.config import bridge_alone
 from auras_ros.parameters import parameter
 from auras_ros.sim.bridge.settings import bridge_settings
-from auras_ros.sim.process import world as process_world
 from auras_ros.sim.process.world import ProcessWorld
 from auras_ros.sim.world import ActionError, ActionRefusal, Sim, World, WorldLostError
-from auras_ros.sim.world_environment import OURS, WorldEnvironment, WorldEnvironmentError
 from auras_ros.sim.worlds import SIMS, find
 from tests.another_package import WORLD, code_of, install
 from tests.sim.processes import as_process, ends, impatient, kill, pid_of
@@ -222,7 +222,7 @@ def test_what_the_simulator_prints_is_no_answer(spy: Any) -> None:
     world = spy(start=f"import os; {noise}", step=f"import os; {noise}")
     for _ in range(4):
         assert world.step(np.array([0.0])).success
-        assert os.fstat(world._printed).st_size < 2 * process_world.PRINTED_BYTES
+        assert os.fstat(world.process._printed).st_size < 2 * child_process.PRINTED_BYTES
     world.close()
 
 
@@ -233,7 +233,16 @@ def test_it_imports_what_it_needs_and_finds_nothing_of_ours(spy: Any, monkeypatc
     _, modules, path, _ = eval(world.instruction)  # noqa: S307  (of our own class)
     world.close()
     ours = {name for name in modules if name.startswith("auras_ros")}
-    parts = {"own_environment", "sim", "sim.world", "sim.world_environment", "sim.process", "sim.process.wire"}
+    parts = {
+        "child",
+        "child.wire",
+        "environments",
+        "own_environment",
+        "sim",
+        "sim.process",
+        "sim.process.served",
+        "sim.world",
+    }
     assert ours == {"auras_ros", *(f"auras_ros.{each}" for each in parts)}
     heavy = {"torch", "rclpy", "cyclonedds", "yaml", "cv2", "gymnasium", "scipy", "PIL", "importlib_metadata"}
     assert heavy & set(modules) == set()
@@ -297,7 +306,7 @@ self.image = image
 
 def test_the_first_picture_may_take_as_long_as_the_start(spy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("LOOK_S", 0.1), ("START_LOOKS", 1200), ("ANSWER_LOOKS", 5)):
-        monkeypatch.setattr(process_world, name, value)
+        monkeypatch.setattr(child_process, name, value)
     world = spy(start=SLOW, cameras=1)
     assert world.image("c0", 3, 4).shape == (3, 4, 3)
     with pytest.raises(WorldLostError, match=r"has said nothing for 0\.5 s \(image\)$"):
@@ -312,7 +321,7 @@ def test_an_interrupted_call_leaves_no_answer_for_the_next_one(monkeypatch: pyte
         raise KeyboardInterrupt
 
     with ends(pid_of(world)), monkeypatch.context() as patch:
-        patch.setattr(process_world, "receive", interrupted)
+        patch.setattr(child_process, "receive", interrupted)
         with pytest.raises(KeyboardInterrupt):
             world.state()
     with pytest.raises(WorldLostError, match="was interrupted"):
@@ -321,10 +330,10 @@ def test_an_interrupted_call_leaves_no_answer_for_the_next_one(monkeypatch: pyte
 
 def test_close_ends_it_in_order_even_twice(spy: Any) -> None:
     world = spy()
-    printed = os.dup(world._printed)
+    printed = os.dup(world.process._printed)
     with ends(pid_of(world)):
         world.close()
-    assert world._process.returncode == 0
+    assert world.process._process.returncode == 0
     assert os.pread(printed, 100, 0) == b"closed\n"
     os.close(printed)
     world.close()
@@ -333,7 +342,7 @@ def test_close_ends_it_in_order_even_twice(spy: Any) -> None:
 
 
 def test_a_stopped_one_is_killed_by_close(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_world, "ENDING_S", 0.2)
+    monkeypatch.setattr(child_process, "ENDING_S", 0.2)
     world = as_process("pusht").make()
     with ends(pid_of(world)):
         kill(world, signal.SIGSTOP)
@@ -342,7 +351,7 @@ def test_a_stopped_one_is_killed_by_close(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_close_lets_go_of_who_waits_for_an_answer(spy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bridge closes its world while its thread may be in a step."""
-    monkeypatch.setattr(process_world, "ENDING_S", 0.2)
+    monkeypatch.setattr(child_process, "ENDING_S", 0.2)
     world, said = spy(step="import time; print('in it', flush=True); time.sleep(600)"), list[str]()
 
     def step() -> None:
@@ -353,7 +362,7 @@ def test_close_lets_go_of_who_waits_for_an_answer(spy: Any, monkeypatch: pytest.
 
     waiting = threading.Thread(target=step)
     waiting.start()
-    while not os.fstat(world._printed).st_size:
+    while not os.fstat(world.process._printed).st_size:
         waiting.join(0.01)
     world.close()
     waiting.join()
@@ -377,7 +386,7 @@ made = []
 thread = threading.Thread(target=lambda: made.append(as_process("pusht").make()))
 thread.run() if {where!r} == "main" else (thread.start(), thread.join())
 made[0].reset(1)
-print(made[0].pid, flush=True)
+print(made[0].process.pid, flush=True)
 time.sleep(600)
 """
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True) as player:
@@ -393,8 +402,8 @@ time.sleep(600)
 def test_what_a_name_stands_for_is_known_without_a_process(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(SIMS, "pusht", replace(SIMS["pusht"], environment=WorldEnvironment("nowhere", ("a==1",))))
-    monkeypatch.setattr(process_world, "_start", None)
+    monkeypatch.setitem(SIMS, "pusht", replace(SIMS["pusht"], environment=Environment("nowhere", ("a==1",))))
+    monkeypatch.setattr(child_process, "_start", None)
     assert list_command.run(["simulators"]) == 0
     assert "Push-T" in capsys.readouterr().out
     sim = find("pusht:drift_px=0.7")
@@ -406,12 +415,12 @@ def test_what_a_name_stands_for_is_known_without_a_process(
 
 def test_without_its_environment_the_error_says_how_to_make_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AURAS_ROS_ENVIRONMENTS", str(tmp_path))
-    sim = replace(find("pusht"), environment=WorldEnvironment("kitchen", ("a==1",)))
+    sim = replace(find("pusht"), environment=Environment("kitchen", ("a==1",)))
     for asked in (sim.check, sim.make):
         said = (
             f"^pusht: its environment 'kitchen' is not in {tmp_path}/kitchen; make it: auras doctor --sim pusht --fix$"
         )
-        with pytest.raises(WorldEnvironmentError, match=said):
+        with pytest.raises(MissingEnvironmentError, match=said):
             asked()
 
 
@@ -420,7 +429,9 @@ def test_the_page_that_shows_how_is_right(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("AURAS_ROS_ENVIRONMENTS", str(tmp_path))
     made: dict[str, Any] = {}
     exec(code_of(WORLD)[1], made)
-    with pytest.raises(WorldEnvironmentError, match=r"reach: its environment 'arm' .*: auras doctor --sim reach --fix"):
+    with pytest.raises(
+        MissingEnvironmentError, match=r"reach: its environment 'arm' .*: auras doctor --sim reach --fix"
+    ):
         made["reach"].check()
 
 

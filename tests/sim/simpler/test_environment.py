@@ -16,9 +16,9 @@ import pytest
 
 from auras_ros.cli import main as cli
 from auras_ros.cli import sim as sim_command
+from auras_ros.environments import MissingEnvironmentError
 from auras_ros.sim.process.world import ProcessWorld
 from auras_ros.sim.world import StepResult, World
-from auras_ros.sim.world_environment import WorldEnvironmentError
 from auras_ros.sim.worlds import find
 from tests.sim.simpler import double
 
@@ -81,7 +81,7 @@ def test_where_it_is_missing_every_command_says_how_it_is_made(
         with pytest.raises(SystemExit, match="2"):
             cli.main(argv)
         assert says_how(capsys.readouterr().err, folder)
-    with pytest.raises(WorldEnvironmentError, match=r"^simpler: its environment 'simpler' is not in "):
+    with pytest.raises(MissingEnvironmentError, match=r"^simpler: its environment 'simpler' is not in "):
         find(CAN).make()
 
 

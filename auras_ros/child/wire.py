@@ -1,6 +1,6 @@
-"""The wire between a world's process and whoever plays in it: messages of JSON, with at most one array behind each.
+"""The wire to a child process: messages of JSON, with at most one array behind each.
 
-Both ends import this module, the one in the world's own environment: it needs numpy alone. No message is a pickle.
+Both ends import this module, the one in an environment of its own too: it needs numpy alone. No message is a pickle.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The Python environments of worlds that run as a process: where they are, what is in them, which one is made how.
+"""The Python environments beside ours, for what runs in them as a process: where they are, what is in them, which one
+is made how.
 
 A world whose simulator needs other versions than ours (robosuite: numpy 1) names one in its `Sim`. Only `auras doctor
---sim NAME --fix` makes one, or a person, where a list of packages does not do. Nothing here knows a world.
+--sim NAME --fix` makes one, or a person, where a list of packages does not do. Nothing here knows a world or a policy.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ PLACE = "AURAS_ROS_ENVIRONMENTS"  # variable: the folder in which they are, in p
 BEGUN = "auras-world.begun"
 
 
-class WorldEnvironmentError(ValueError):
-    """The environment of a world is not there; the message says how it is made."""
+class MissingEnvironmentError(ValueError):
+    """An environment is not there; the message says how it is made."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Renderer:
 
 
 @dataclass(frozen=True)
-class WorldEnvironment:
+class Environment:
     """requirements: every package with its version, as `pip freeze` lists them; no others are installed. renderers:
     those that the simulator can use, the wanted one first. pythons: the first and last version of Python with these
     packages. place: of an environment that is elsewhere; without requirements it is used as it is.
@@ -51,6 +52,7 @@ class WorldEnvironment:
     place: Path | None = None
     by_hand: str = ""
     module: str = ""
+    resolved: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -59,8 +61,10 @@ class WorldEnvironment:
     @property
     def steps(self) -> OwnEnvironment:
         """How it is made."""
-        install = [str(python_of(self.folder)), "-m", "pip", "install", "--no-deps", *self.requirements]
-        steps = [[sys.executable, "-m", "venv", str(self.folder)], *([install] if self.requirements else [])]
+        pip = [str(python_of(self.folder)), "-m", "pip", "install"]
+        steps = [[sys.executable, "-m", "venv", str(self.folder)]]
+        steps += [[*pip, *self.resolved]] if self.resolved else []
+        steps += [[*pip, "--no-deps", *self.requirements]] if self.requirements else []
         return OwnEnvironment(f"the environment '{self.name}'", self.folder, steps, BEGUN, self.pythons)
 
     @property
@@ -82,9 +86,9 @@ class WorldEnvironment:
         return self.by_hand.replace("{folder}", folder) or f"auras doctor --sim {sim} --fix"
 
     def python(self, sim: str) -> Path:
-        """Its Python. sim: for which world. Raises WorldEnvironmentError if it is not made, or for other versions."""
+        """Its Python. sim: for which world. Raises MissingEnvironmentError if it is not made, or for other versions."""
         if not self.made:
-            raise WorldEnvironmentError(f"{sim}: its environment {self.missing}; make it: {self.remedy(sim)}")
+            raise MissingEnvironmentError(f"{sim}: its environment {self.missing}; make it: {self.remedy(sim)}")
         return python_of(self.folder)
 
 
@@ -100,7 +104,7 @@ def place() -> Path:
     return Path(os.environ.get(PLACE) or cache / "auras_ros" / "environments").expanduser()
 
 
-OURS = WorldEnvironment("ours", place=Path(sys.prefix))
+OURS = Environment("ours", place=Path(sys.prefix))
 """Our own environment: the world runs as a process all the same, so that a crash ends an episode alone."""
 
 # Those that MuJoCo draws with on a machine without a screen.
@@ -109,7 +113,7 @@ OSMESA = Renderer("OSMesa", "libOSMesa.so.8", ("libosmesa6",), "its pictures tak
 
 # What robosuite 1.5.2 resolves to with this MuJoCo and numpy, without what its keyboards (pynput) and its controller of
 # whole bodies (mink) need: nothing here loads them, and one of their packages needs a compiler.
-ROBOSUITE = WorldEnvironment(
+ROBOSUITE = Environment(
     "robosuite",
     (
         "robosuite==1.5.2",
@@ -139,8 +143,43 @@ ROBOSUITE = WorldEnvironment(
     ((3, 11), (3, 12)),
 )
 
+# robosuite's, with robomimic under the name of its last release on PyPI, and what it imports. Of what it requires
+# (transformers, tensorboard, wandb) nothing here is used.
+ROBOMIMIC = Environment(
+    "robomimic",
+    (
+        *ROBOSUITE.requirements,
+        "praxis-robomimic==0.5.0",
+        "certifi==2026.10.19.post1",
+        "charset-normalizer==3.5.3",
+        "contourpy==1.3.3",
+        "cycler==0.12.1",
+        "diffusers==0.35.2",
+        "filelock==4.3.1",
+        "fonttools==4.68.0",
+        "h5py==3.16.0",
+        "huggingface-hub==0.35.3",
+        "idna==3.20",
+        "ImageIO==2.38.1",
+        "importlib_metadata==10.2.0",
+        "kiwisolver==1.5.1",
+        "matplotlib==3.11.2",
+        "pyparsing==3.3.3",
+        "python-dateutil==4.0.0",
+        "PyYAML==6.0.4",
+        "regex==2026.11.19",
+        "requests==2.34.2",
+        "safetensors==0.8.0",
+        "six==1.17.0",
+        "urllib3==2.8.0",
+    ),
+    ROBOSUITE.renderers,
+    ROBOSUITE.pythons,
+    resolved=("torch==2.13.0", "torchvision==0.28.0"),
+)
+
 # As its own page installs it, with the versions with which it runs on today's machines.
-SIMPLER = WorldEnvironment(
+SIMPLER = Environment(
     "simpler",
     by_hand="""by hand, as SimplerEnv is not on PyPI (Python 3.11 or 3.10, for sapien; auras_ros is not installed there)
   python3.11 -m venv {folder}

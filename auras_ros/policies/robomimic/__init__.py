@@ -1,0 +1,1 @@
+"""A checkpoint that robomimic itself plays, as a process in its environment: the family, and the other end."""
