@@ -41,8 +41,8 @@ class ProcessLostError(RuntimeError):
 
 @dataclass(frozen=True)
 class ChildStart:
-    """What runs there: `module` makes it (`program.ChildService`) from `order` and `array`, and may import this package and
-    `packages`."""
+    """What runs there: `module` makes it (`program.ChildService`) from `order` and `array`; it may import this package
+    and `packages`."""
 
     module: str
     order: Message

@@ -2,7 +2,7 @@
 
 It runs in an environment of its own, where this package is not installed. Of our environment it finds the packages
 alone that it is told of (PACKAGES: name -> file), so that no other version of anything comes along. MODULE makes the
-thing (`ChildService`); nothing here knows what it is. Whatever it prints goes to the standard error, which is not the wire.
+thing (`ChildService`); nothing here knows what it is. What it prints goes to the standard error, which is not the wire.
 """
 
 from __future__ import annotations
