@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from auras_ros.bench.nova import a6000
@@ -16,6 +17,7 @@ from auras_ros.engine.scheduler import InterleavedScheduler, StageScheduler
 TOKENS = sum(a6000.TOKENS) / 3  # of an answer, in the mean: the triangle's
 THRESHOLDS, BUDGETS = (2, 3, 5, 8, 12, 16), (64, 96, 128, 160, 192, 256, 384, 512)
 BETAS = ((2.0, 3.0), (3.0, 4.0), (6.0, 8.0), (8.0, 8.0))  # beside the plan's own: "between 2 and 8" (V-A5)
+BOUNDS = (0.75, 0.9, 1.25, 1.5, 2.0, 3.0)  # times the setup's: S_min of 16, 14, 10, 8, 6 and 4 on the paper's device
 FAIR, STARVED = 2.0, 1.5
 OURS = "marginal"  # the family of this package's own rule: `worst_mean_e2e_gain` is its
 BASELINES = ("pf-limit", "chunk", "multi-stream")  # the paper's
@@ -24,14 +26,17 @@ STATIC_AT = range(-1, 5)  # pending requests whose splits by equation 5 are trie
 
 @dataclass(frozen=True)
 class DeviceSetup:
-    """What is simulated. tbt_ms: bound on the time between tokens, for Nova's plan."""
+    """What is simulated. tbt_ms: bound on the time between tokens, for Nova's own plan."""
 
     profile: StageProfile
     tbt_ms: float
 
-    def plan(self) -> SplitPlan:
-        """Raises ValueError if no split keeps the bound."""
-        return make_plan(self.profile, TOKENS, self.tbt_ms)
+    def plan(self, setting: tuple[float, ...] = ()) -> SplitPlan:
+        """With a setting of Nova's: steps of equation 5 beside vision and beside prefill, or a bound on the time
+        between tokens, ms, or the steps and then the bound. Raises ValueError if no split keeps the bound."""
+        *betas, bound_ms = setting if len(setting) % 2 else (*setting, self.tbt_ms)
+        plan = make_plan(self.profile, TOKENS, bound_ms)
+        return replace(plan, beta_vision=betas[0], beta_prefill=betas[1]) if betas else plan
 
 
 @dataclass(frozen=True)
@@ -55,16 +60,11 @@ class Contender:
         return setup.profile
 
 
-def _nova(setup: DeviceSetup, betas: tuple[float, ...]) -> StageScheduler:
-    plan = setup.plan()
-    return NovaScheduler(replace(plan, beta_vision=betas[0], beta_prefill=betas[1]) if betas else plan)
-
-
 MARGINAL_TBT = 250.0 / a6000.Parameters.decode  # decodes alone: the engine's default there; baselines block longer
 
 
 MAKERS: Mapping[str, Callable[[DeviceSetup, tuple[float, ...]], StageScheduler]] = {
-    "nova": _nova,
+    "nova": lambda setup, setting: NovaScheduler(setup.plan(setting)),
     "marginal": lambda setup, _: NovaScheduler(MarginalUnits(setup.profile, MARGINAL_TBT * setup.profile.decode)),
     "static": lambda _, units: NovaScheduler(StaticUnits(int(units[0]), int(units[1]))),
     "pf-limit": lambda _, threshold: PfLimitScheduler(int(threshold[0])),
@@ -76,9 +76,19 @@ PAPER_SETTINGS = (Contender("pf-limit", (5,)), Contender("chunk", (128,)), Conte
 
 
 def family_of(name: str, setup: DeviceSetup) -> list[Contender]:
-    """Nova with every step of equation 5 that is tried, as the baselines have theirs; of our rule there is one."""
-    tried = BETAS if name == "nova" and setup.profile.units == a6000.UNITS else ()
-    return [Contender(name), *(Contender(name, each) for each in tried)]
+    """Nova with every setting that is tried, as the baselines have theirs; of our rule there is one."""
+    return [Contender(name, each) for each in (_nova_settings(setup) if name == "nova" else [()])]
+
+
+def _nova_settings(setup: DeviceSetup) -> list[tuple[float, ...]]:
+    """Every step at the setup's bound; at other bounds the plan's own steps and the largest. No plan twice."""
+    steps: list[tuple[float, ...]] = [(), *BETAS] if setup.profile.units == a6000.UNITS else [()]
+    others = [(*each, setup.tbt_ms * times) for times in BOUNDS for each in dict.fromkeys((steps[0], steps[-1]))]
+    found = dict[SplitPlan, tuple[float, ...]]()
+    for setting in (*steps, *others):
+        with suppress(ValueError):  # no split keeps the bound
+            found.setdefault(setup.plan(setting), setting)
+    return [*found.values()]
 
 
 def baselines(setup: DeviceSetup, ranged: bool) -> list[Contender]:

@@ -1,7 +1,8 @@
 """How far the gains depend on the profile's parameters: each of a6000's alone, 20 % less and more.
 
 Nova's plan is made anew from each profile: S_0, S_min for the bound of 80 ms, and the steps between them. Where no
-split keeps the bound the variant is left out, by name. Baselines have all of their settings, as in the main run.
+split keeps the bound the variant is left out, by name. Nova and the baselines have all of their settings, as in the
+main run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Nova's plan, and what it is compared with.
 
-Guards: another plan than the paper's; a baseline with less of the device than its own; Multi-Stream with more work done
-at once than the profile says.
+Guards: another plan than the paper's; Nova with fewer or more settings than its baselines have; a baseline with less of
+the device than its own; Multi-Stream with more work done at once than the profile says.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from auras_ros.bench.nova.contenders import (
     DeviceSetup,
     baselines,
     contended,
+    family_of,
     multi_stream,
 )
 
@@ -33,6 +34,30 @@ def test_the_plan_of_the_papers_device_is_the_papers() -> None:
 def test_a_bound_that_no_split_keeps_is_named() -> None:
     with pytest.raises(ValueError, match="with no split a decode takes 20 ms or less beside another stage"):
         DeviceSetup(SETUP.profile, 20.0).plan()
+
+
+def test_nova_is_tried_with_as_many_settings_as_the_baselines_together() -> None:
+    family = family_of("nova", SETUP)
+    plans = [SETUP.plan(each.setting) for each in family]
+    assert family[0] == Contender("nova")
+    assert len({*plans}) == len({each.name for each in family}) == len(baselines(SETUP, ranged=True)) == 17
+    assert {plan.least for plan in plans} == {4, 6, 8, 10, 12, 14, 16}
+    assert {(plan.by_vision, plan.by_prefill) for plan in plans} == {(a6000.BY_VISION, a6000.BY_PREFILL)}
+    assert family_of("marginal", SETUP) == [Contender("marginal")]
+
+
+def test_a_setting_is_steps_or_a_bound_or_both() -> None:
+    plan = SETUP.plan()
+    assert SETUP.plan((8, 7)) == replace(plan, beta_vision=8, beta_prefill=7)
+    assert SETUP.plan((120,)) == DeviceSetup(SETUP.profile, 120).plan() != plan
+    assert SETUP.plan((8, 7, 120)) == replace(SETUP.plan((120,)), beta_vision=8, beta_prefill=7)
+
+
+def test_bounds_that_no_split_keeps_and_steps_of_another_device_are_not_tried() -> None:
+    tight = family_of("nova", replace(SETUP, tbt_ms=40.0))
+    assert min(each.setting[-1] for each in tight if len(each.setting) % 2) == 50
+    other = replace(SETUP, profile=replace(SETUP.profile, units=100))
+    assert {len(each.setting) for each in family_of("nova", other)} == {0, 1}
 
 
 def test_the_papers_settings_are_among_those_that_are_tried() -> None:

@@ -37,8 +37,10 @@ def test_load_has_a_row_for_every_rate_and_setting_and_gives_it_again(
     report = report_of("nova-load", tmp_path, "--rates", "0.4,0.5")
     rows = of(report, "load")
     settings = [row["setting"] for row in rows if row["rate"] == 0.5]
-    assert len(rows) == 2 * len(settings) == 2 * len(set(settings)) == 60
-    assert {"nova", "marginal", "interleaved", "multi-stream", "pf-limit 5", "chunk 128"} < set(settings)
+    assert len(rows) == 2 * len(settings) == 2 * len(set(settings)) == 84
+    assert {"nova", "nova 8/8", "nova 120", "marginal", "interleaved", "multi-stream", "pf-limit 5", "chunk 128"} < set(
+        settings
+    )
     for row in rows:
         assert (row["requests"], row["n"], row["rate_hz"]) == (4, 2, row["rate"])
         assert row["mean_e2e_s_low"] <= row["mean_e2e_s"] <= row["mean_e2e_s_high"]
