@@ -37,9 +37,11 @@ class Renderer:
 
 @dataclass(frozen=True)
 class Environment:
-    """requirements: every package with its version, as `pip freeze` lists them; no others are installed. renderers:
+    """requirements: every package with its version, as `pip freeze` lists them; they bring no others. renderers:
     those that the simulator can use, the wanted one first. pythons: the first and last version of Python with these
     packages. place: of an environment that is elsewhere; without requirements it is used as it is.
+
+    resolved: packages that are installed before those, with what they require, which depends on the machine: torch.
 
     by_hand: the commands with which a person makes it, with {folder} for its place; auras makes none then. module: what
     is found in it once that is done.

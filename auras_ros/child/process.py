@@ -22,7 +22,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from auras_ros.child.wire import Message, encoded, receive
+from auras_ros.child.wire import Message, encoded, receive, send
 
 PROGRAM = Path(__file__).with_name("program.py")
 LOOK_S = 1.0
@@ -107,7 +107,7 @@ class ChildProcess:
         except TypeError as error:
             raise ValueError(f"{self._name}: {method}: {error}") from None
         try:
-            self._link.sendall(order)
+            send(self._link, order, looks)
             told, answered = receive(self._link, looks)
         except TimeoutError:
             raise self._loses(method, f"has said nothing for {looks * LOOK_S:g} s") from None
@@ -166,10 +166,20 @@ def _start(python: Path, start: ChildStart, wire: socket.socket, printed: int) -
         assert spec is not None
         assert spec.origin is not None
         files[name] = spec.origin
-    # The kernel ends it with the thread that has started it: only the main thread lives as long as this process.
-    parent = os.getpid() if threading.current_thread() is threading.main_thread() else 0
+    # Only the main thread lives as long as this process: the kernel can end the child with a thread alone.
+    thread = "main" if threading.current_thread() is threading.main_thread() else "other"
     return subprocess.Popen(
-        [str(python), "-I", "-u", str(PROGRAM), str(wire.fileno()), str(parent), json.dumps(files), start.module],
+        [
+            str(python),
+            "-I",
+            "-u",
+            str(PROGRAM),
+            str(wire.fileno()),
+            str(os.getpid()),
+            thread,
+            json.dumps(files),
+            start.module,
+        ],
         stdin=subprocess.DEVNULL,
         stdout=printed,
         stderr=printed,

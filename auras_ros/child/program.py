@@ -1,4 +1,4 @@
-"""Runs one thing for the process that started it: `python -I -u program.py WIRE PARENT PACKAGES MODULE`.
+"""Runs one thing for the process that started it: `python -I -u program.py WIRE PARENT THREAD PACKAGES MODULE`.
 
 It runs in an environment of its own, where this package is not installed. Of our environment it finds the packages
 alone that it is told of (PACKAGES: name -> file), so that no other version of anything comes along. MODULE makes the
@@ -13,9 +13,11 @@ import importlib
 import importlib.util
 import json
 import os
+import select
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 PR_SET_PDEATHSIG = 1
+MOST_TEXT = 2000  # characters of an error
 
 
 class ChildService(Protocol):
@@ -61,14 +64,23 @@ def main(argv: list[str]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # they come to all processes of a terminal or a unit
         signal.signal(number, signal.SIG_IGN)
     parent = int(argv[2])
-    if parent:
+    if argv[3] == "main":  # the kernel ends this process with the thread that has started it
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before prctl was called
-            return
-    sys.meta_path.insert(0, ToldPackages(json.loads(argv[3])))
+    else:
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    if os.getppid() != parent:  # it has died already
+        return
+    sys.meta_path.insert(0, ToldPackages(json.loads(argv[4])))
     gone = contextlib.suppress(EOFError, OSError)  # the parent is, or it needs this no more
     with socket.socket(fileno=int(argv[1])) as link, gone:
-        serve(link, argv[4])
+        serve(link, argv[5])
+
+
+def _end_with(parent: int) -> None:
+    """Also where the main thread computes and does not look at the wire."""
+    with contextlib.suppress(OSError):
+        select.select([os.pidfd_open(parent)], [], [])
+    os._exit(1)
 
 
 def serve(link: socket.socket, module: str) -> None:
@@ -96,12 +108,12 @@ def serve(link: socket.socket, module: str) -> None:
 
 
 def told(error: Exception) -> dict[str, Any]:
-    """The error as a message, by the kind that `child.process` raises again."""
+    """The error as a message, by the kind that `child.process` raises again; a long text is cut."""
+    text = str(error) if isinstance(error, ImportError | ValueError) or type(error) is RuntimeError else repr(error)
+    text = text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]} ..."
     if isinstance(error, ModuleNotFoundError):
-        return {"error": "module", "name": error.name, "text": str(error)}
-    if isinstance(error, ValueError):
-        return {"error": "value", "text": str(error)}
-    return {"error": "other", "text": str(error) if type(error) is RuntimeError else f"{type(error).__name__}: {error}"}
+        return {"error": "module", "name": error.name, "text": text}
+    return {"error": "value" if isinstance(error, ValueError) else "other", "text": text}
 
 
 if __name__ == "__main__":

@@ -27,6 +27,20 @@ def encoded(message: Message, array: NDArray[Any] | None = None) -> bytes:
     return LENGTH.pack(len(text)) + text + (b"" if array is None else array.tobytes())
 
 
+def send(link: socket.socket, data: bytes, looks: int) -> None:
+    """All of it. looks: so many timeouts of the link in a row end it. Raises OSError, TimeoutError."""
+    rest, left = memoryview(data), looks
+    while rest:
+        try:
+            rest = rest[link.send(rest) :]
+        except TimeoutError:
+            left -= 1
+            if left == 0:
+                raise
+        else:
+            left = looks
+
+
 def receive(link: socket.socket, looks: int = 1) -> tuple[Message, NDArray[Any] | None]:
     """What was `encoded`, in an array that may be written to. looks: so many timeouts of the link in a row end it.
 

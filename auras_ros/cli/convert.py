@@ -62,7 +62,11 @@ def run(argv: list[str]) -> int:
 
         ENVIRONMENT.python("robomimic")
     beside = options.source if options.source.is_dir() else options.source.parent
-    given, sim = options.robot or beside / ROBOT, ""
+    given, sim, metadata = options.robot or beside / ROBOT, "", ""
+    if options.source.suffix == ROBOMIMIC:
+        from auras_ros.cli.robomimic_robot import metadata_of
+
+        metadata = metadata_of(options.source)
     if options.robot is None and not given.exists() and options.source.suffix == ROBOMIMIC:
         from auras_ros.cli.robomimic_robot import robot_of
 
@@ -85,11 +89,12 @@ def run(argv: list[str]) -> int:
     if made.margin is not None:
         print(f"golden sample: every token wins by at least {made.margin:.3g} standard deviations of its scores")
     print(f"written and loaded for a check: {options.out}")
-    if options.source.suffix == ROBOMIMIC:
-        from auras_ros.cli.robomimic_robot import write_metadata
-
-        write_metadata(options.source, options.out / METADATA)
-        print(f"the task as robomimic makes it: --sim robomimic:metadata={options.out / METADATA}")
+    played = f"--checkpoint {options.out}"
+    if checkpoint.horizon == 1:  # an action for each control step
+        played += " --modes seq --clock paused --frame-steps 1 --actions 1"
+    if metadata:
+        (options.out / METADATA).write_text(metadata, encoding="utf-8")
+        print(f"its task as robomimic makes it: auras eval --sim robomimic:metadata={options.out / METADATA} {played}")
     if sim:
-        print(f"its own task: auras eval --sim {sim} --checkpoint {options.out}")
+        print(f"its own task: auras eval --sim {sim} {played}")
     return 0

@@ -7,7 +7,6 @@ read here; `robomimic` makes the world.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,9 +15,10 @@ from typing import Any
 
 from auras_ros.parameters import ParameterError
 
+ROBOSUITE_1_5 = "1.5."  # how its versions begin
 ROBOSUITE = 1  # a type of robomimic's environments; the others are no robosuite
 ARM, FRAME = "OSC_POSE", "input_ref_frame"
-LIFT: Mapping[str, Any] = {  # as robomimic's data sets have it
+LIFT: dict[str, Any] = {  # as robomimic's data sets have it
     "env_name": "Lift",
     "env_version": "1.4.1",
     "type": ROBOSUITE,
@@ -50,12 +50,15 @@ LIFT: Mapping[str, Any] = {  # as robomimic's data sets have it
 
 @dataclass(frozen=True)
 class TaskMetadata:
-    """environment: robomimic's metadata, with controllers as robosuite 1.5 takes them. absolute: actions are poses."""
+    """environment: robomimic's metadata, with controllers as robosuite 1.5 takes them. version: of the robosuite in
+    which they were written. absolute: actions are poses. frame: what they count from, world or a robot's base."""
 
-    environment: Mapping[str, Any]
-    robots: int
+    environment: dict[str, Any]
+    version: str
+    robots: tuple[str, ...]
     control_dt_ms: int
     absolute: bool
+    frame: str
     cameras: tuple[str, ...]
 
 
@@ -66,33 +69,40 @@ def read(path: str) -> TaskMetadata:
 
 @lru_cache(maxsize=16)
 def _read(path: str, changed_ns: int) -> TaskMetadata:
-    where = path or "Lift"
     try:
-        given = json.loads(Path(path).read_text(encoding="utf-8")) if path else deepcopy(dict(LIFT))
+        given = json.loads(Path(path).read_text(encoding="utf-8")) if path else LIFT
     except (OSError, ValueError) as error:
-        raise _refused(where, str(error)) from None
+        raise _refused(path, str(error)) from None
+    return parse(given, path or "Lift")
+
+
+def parse(metadata: Any, where: str) -> TaskMetadata:
+    """The same of the JSON object. where: its place, for errors."""
+    given = deepcopy(metadata)
     if not isinstance(given, dict) or not isinstance(given.get("env_kwargs"), dict) or "env_name" not in given:
         raise _refused(where, "no object with env_name and env_kwargs")
     if given.get("type", ROBOSUITE) != ROBOSUITE:
         raise _refused(where, f"type {given['type']!r} is not robosuite's")
     options = given["env_kwargs"]
+    given |= {"type": ROBOSUITE, "lang": None}
     robots = options.get("robots")
     robots = [robots] if isinstance(robots, str) else robots
-    if not isinstance(robots, list) or len(robots) not in (1, 2):
-        raise _refused(where, f"robots: {robots!r} is not one or two robots")
+    if not isinstance(robots, list) or len(robots) not in (1, 2) or not all(isinstance(each, str) for each in robots):
+        raise _refused(where, f"robots: {robots!r} is not one or two names of robots")
     rate = options.get("control_freq", 20)
     if isinstance(rate, bool) or not isinstance(rate, int | float) or not 1 <= rate <= 1000 or 1000 % rate:
         raise _refused(where, f"control_freq: {rate!r} has no period of whole ms")
-    frame = "base" if str(given.get("env_version") or "").startswith("1.5.") else "world"
+    version = str(given.get("env_version") or "")
     arms = _arms(options.get("controller_configs"), where)
-    kinds = {_completed(arm, frame, where) for arm in arms}
+    kinds = {_completed(arm, "base" if version.startswith(ROBOSUITE_1_5) else "world", where) for arm in arms}
     if len(kinds) != 1:
         raise _refused(where, "controller_configs: arms of different kinds")
+    absolute, frame = kinds.pop()
     cameras = options.get("camera_names") or ["agentview", *(f"robot{n}_eye_in_hand" for n in range(len(robots)))]
     cameras = [cameras] if isinstance(cameras, str) else cameras
     if not isinstance(cameras, list) or not all(isinstance(name, str) for name in cameras):
         raise _refused(where, f"camera_names: {cameras!r} is no list of names")
-    return TaskMetadata(given, len(robots), round(1000 / rate), kinds.pop(), tuple(cameras))
+    return TaskMetadata(given, version, tuple(robots), round(1000 / rate), absolute, frame, tuple(cameras))
 
 
 def _arms(configs: Any, where: str) -> list[dict[str, Any]]:
@@ -109,15 +119,19 @@ def _arms(configs: Any, where: str) -> list[dict[str, Any]]:
     return found
 
 
-def _completed(arm: dict[str, Any], frame: str, where: str) -> bool:
-    """Whether its actions are poses. What robosuite has named anew since is written as it takes it now."""
-    absolute = arm.get("input_type") == "absolute" or not arm.get("control_delta", True)
+def _completed(arm: dict[str, Any], frame: str, where: str) -> tuple[bool, str]:
+    """Whether its actions are poses, and their frame. What robosuite has named anew since is written as it takes it
+    now. frame: where none is said."""
+    kind = arm.get("input_type") or ("delta" if arm.get("control_delta", True) else "absolute")
+    if kind not in ("delta", "absolute"):
+        raise _refused(where, f"input_type: {kind!r} is neither delta nor absolute")
+    absolute = kind == "absolute"
     arm.setdefault(FRAME, frame)
-    arm["input_type"] = "absolute" if absolute else "delta"
+    arm["input_type"] = kind
     arm.pop("control_delta", None)
     if absolute and arm[FRAME] != "world":
         raise _refused(where, f"{FRAME}: poses in '{arm[FRAME]}', not in 'world'")
-    return absolute
+    return absolute, str(arm[FRAME])
 
 
 def _refused(where: str, why: str) -> ParameterError:

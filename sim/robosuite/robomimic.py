@@ -55,9 +55,9 @@ class RobomimicWorld(RobosuiteWorld):
         task = read(options.metadata)
         return {
             "control_dt_ms": task.control_dt_ms,
-            "robots": task.robots,
+            "robots": len(task.robots),
             "cameras": cameras_of(task.cameras, options.image_px),
-            "channels": channels_of(task.robots, task.absolute),
+            "channels": channels_of(len(task.robots), task.absolute),
         }
 
     @property
@@ -70,7 +70,11 @@ class RobomimicWorld(RobosuiteWorld):
     def _simulated(self) -> Simulation:
         from auras_ros.sim.robosuite.robomimic_env import RobomimicSimulation
 
-        return RobomimicSimulation(deepcopy(dict(self._task.environment)))
+        made = RobomimicSimulation(deepcopy(self._task.environment))
+        wanted, taken = len(self.channels), made.env.action_dim
+        if taken != wanted:  # of a robot with two arms, or of another gripper
+            raise ValueError(f"{self.name}: these robots take {taken} numbers, expected {wanted}")
+        return made
 
     def _reached(self, env: Any, success: bool) -> Mapping[str, float]:
         return {}

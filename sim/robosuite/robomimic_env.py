@@ -23,7 +23,7 @@ class RobomimicSimulation(Simulation):
 
     def __init__(self, metadata: dict[str, Any]) -> None:
         obs_utils.initialize_obs_utils_with_obs_specs([{"obs": {"low_dim": [OBJECT]}}])
-        options = {"hard_reset": False, "seed": 0, **metadata["env_kwargs"]}
+        options = {"seed": 0, **metadata["env_kwargs"], "hard_reset": False}  # pictures are drawn of the first model
         options["controller_configs"] = _composite(options["controller_configs"], options["robots"])
         metadata["env_kwargs"] = options
         self.wrapper = env_utils.create_env_from_metadata(metadata, render_offscreen=False, use_image_obs=False)

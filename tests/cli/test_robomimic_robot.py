@@ -6,19 +6,30 @@ is played as if it were ours.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from auras_ros.action import ChannelKind, HoldPolicy
 from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.manifest import MANIFEST
+from auras_ros.checkpoints.tensors import sha256
 from auras_ros.cli.main import main
 from auras_ros.cli.robomimic_robot import robot_of
 from auras_ros.policies import checkpoint
+from auras_ros.policies.checkpoint import GOLDEN, WEIGHTS
+from auras_ros.policies.golden import GoldenSample
+from auras_ros.policies.loaders.robomimic_own import translate as translate_own
 from auras_ros.sim.worlds import find
 from tests.policies.loaders.robomimic_fixtures import (
+    CHANNELS,
     CLONING_LOW_DIM,
     DIFFUSION_IMAGES,
     FOLDER,
@@ -39,11 +50,61 @@ def test_it_is_converted_without_one(tmp_path: Path, capsys: pytest.CaptureFixtu
     out = tmp_path / "my_lift"
     assert main(["convert", str(FOLDER / f"{DIFFUSION_IMAGES}.pth"), "--out", str(out)]) == 0
     sim = "lift:absolute=false,fast_rendering=false,turns=true"
-    assert f"its own task: auras eval --sim {sim} --checkpoint {out}" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"its own task: auras eval --sim {sim} --checkpoint {out}\n" in said
+    (told,) = re.findall(r"its task as robomimic makes it: auras eval --sim (\S+) --checkpoint", said)
+    assert [each.name for each in find(told).world.channels] == CHANNELS
     made, world = checkpoint.load(out), find(sim).world
     assert made.contract.names == tuple(each.name for each in world.channels)
     assert made.contract.dt_ms == world.control_dt_ms
     assert [each.name for each in made.spec.cameras] == ["robot0_eye_in_hand"]
+
+
+def test_one_action_a_chunk_is_played_at_every_control_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["convert", str(FOLDER / f"{CLONING_LOW_DIM}.pth"), "--out", str(tmp_path / "out")]) == 0
+    assert capsys.readouterr().out.endswith("--modes seq --clock paused --frame-steps 1 --actions 1\n")
+
+
+@pytest.mark.parametrize("metadata", [None, {"env_name": "PushT", "type": 2, "env_kwargs": {}}, {"env_name": Path()}])
+def test_a_task_that_robomimic_cannot_make_is_not_promised(
+    metadata: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    payload = torch.load(FOLDER / f"{CLONING_LOW_DIM}.pth", weights_only=True)
+    torch.save({**payload, "env_metadata": metadata}, tmp_path / "policy.pth")
+    robot(tmp_path, CLONING_LOW_DIM)
+    out = tmp_path / "out"
+    assert main(["convert", str(tmp_path / "policy.pth"), "--out", str(out)]) == 0
+    assert "as robomimic makes it" not in capsys.readouterr().out
+    assert not (out / "env_metadata.json").exists()
+
+
+def test_robomimics_own_inference_needs_its_environment_and_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AURAS_ROS_ENVIRONMENTS", str(tmp_path))
+    own = ["--inference", "robomimic", "--out", str(tmp_path / "out")]
+    assert main(["convert", str(FOLDER / f"{CLONING_LOW_DIM}.pth"), *own]) == 1
+    assert "make it: auras doctor --sim robomimic --fix" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["convert", str(FOLDER), *own])
+    assert "--inference robomimic: is for robomimic's .pth alone" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_robomimic_plays_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = FOLDER / f"{CLONING_LOW_DIM}.pth"
+    made, out = translate_own(path, robot_of(path)[0]), tmp_path / "out"
+    out.mkdir()
+    save_file(dict(made.tensors), out / WEIGHTS)
+    weights = {"file": WEIGHTS, "sha256": sha256(out / WEIGHTS)}
+    (out / MANIFEST).write_text(json.dumps({**made.manifest, "weights": weights}))
+    state = {name: np.zeros(1) for name in made.manifest["observation"]["state"]["names"]}
+    GoldenSample({}, state, {}).save(out / GOLDEN)
+    monkeypatch.setenv("AURAS_ROS_ENVIRONMENTS", str(tmp_path / "none"))
+    with pytest.raises(
+        CheckpointError, match=f"^{out}: robomimic: its environment .* auras doctor --sim robomimic --fix$"
+    ):
+        checkpoint.load(out)
 
 
 def test_one_that_is_given_is_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,11 +155,15 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Any], dict[str, Any]], Any], str]] =
     "another rate": (_environment(control_freq=10), "env_kwargs.control_freq: '10' .*known: 20"),
     "another controller": (
         _environment(controller_configs={**ARM, "type": "JOINT_POSITION"}),
-        "controller_configs.type: 'JOINT_POSITION' is not supported; expected 'OSC_POSE'",
+        "bc_low_dim.pth: robomimic: metadata: env_metadata: controller_configs: only OSC_POSE is known",
     ),
     "poses from the base": (
         _environment(controller_configs={"type": "OSC_POSE", "input_type": "absolute"}),
-        "input_ref_frame: 'base' is not supported; expected 'world'",
+        "input_ref_frame: poses in 'base', not in 'world'",
+    ),
+    "two arms from their bases": (
+        _environment(env_name="TwoArmTransport", robots=["Panda", "Panda"], controller_configs=[ARM, ARM]),
+        "input_ref_frame: 'base' is of no world here \\(known: world",
     ),
     "an older robosuite": (_environment(env_version="1.4.1"), "env_version: '1.4.1' .* whose 'object' is another"),
     "another observation": (
@@ -112,7 +177,7 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Any], dict[str, Any]], Any], str]] =
         lambda payload, config: payload["shape_metadata"]["all_shapes"].update(object=[14]),
         "all_shapes.object: '14' .*known: 10",
     ),
-    "no controllers": (_environment(controller_configs=None), "controller_configs: None is not supported"),
+    "no controllers": (_environment(controller_configs=None), "controller_configs: only OSC_POSE is known"),
 }
 
 

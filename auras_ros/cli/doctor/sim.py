@@ -138,11 +138,11 @@ def wrong_versions(environment: Environment) -> list[str]:
     except (OSError, subprocess.CalledProcessError) as error:
         return [f"its Python does not run: {error}"]
     found = {plain(name): version for name, version in json.loads(ran.stdout).items()}
-    wanted = dict(each.split("==") for each in environment.requirements)
+    wanted = dict(each.split("==") for each in (*environment.requirements, *environment.resolved))
     return [
         f"{name} {found.get(plain(name), 'is missing')}, not {version}"
         for name, version in wanted.items()
-        if found.get(plain(name)) != version
+        if found.get(plain(name), "").partition("+")[0] != version  # torch's build follows its version
     ]
 
 

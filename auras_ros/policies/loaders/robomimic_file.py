@@ -6,7 +6,6 @@ executed (`inert`). What this package does not build is refused by its key.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from auras_ros.policies.loaders.ckpt_encoder import ROBOMIMIC, ShapeMeta, ShapeM
 
 KEYS = {"model", "config", "algo_name", "env_metadata", "shape_metadata"}
 OTHERS = ("depth", "scan")  # modalities that are not built
-ROBOSUITE_1_5 = "1.5."  # how its versions begin
 PARTS = (("offset", "scale"), ("mean", "std"))  # of statistics; the second pair until robomimic 0.3
 
 
@@ -121,15 +119,10 @@ def _numbers(told: CkptConfig, key: str, size: int) -> Tensor:
 
 @dataclass(frozen=True)
 class TrainedIn:
-    """The task of the training, as its metadata tell it. version: of its simulator. absolute: actions are poses, not
-    increments."""
+    """The task of the training. metadata: what the file says of its simulator."""
 
     path: Path
-    environment: str
-    version: str
-    robots: tuple[str, ...]
-    control_hz: float
-    absolute: bool
+    metadata: Any
     states: tuple[ShapeMetaEntry, ...]
     cameras: tuple[str, ...]
 
@@ -138,55 +131,6 @@ def trained_in(path: Path) -> TrainedIn:
     """Raises CheckpointError, naming the key."""
     with TorchFile(path) as file:
         source = read(file)
-        inputs, metadata = source.inputs(), source.payload.object("env_metadata")
-        given = metadata.object("env_kwargs")
-        robots = given.get("robots")
-        robots = [robots] if isinstance(robots, str) else robots
-        if not isinstance(robots, list) or not robots or not all(isinstance(name, str) for name in robots):
-            raise given.refused("robots", robots, "names of robots")
-        hertz = given.get("control_freq")
-        if isinstance(hertz, bool) or not isinstance(hertz, int | float) or not 0 < hertz < 1e6:
-            raise given.refused("control_freq", hertz, "a rate in Hz")
-        version = metadata.get("env_version", None) or ""
-        if not isinstance(version, str):
-            raise metadata.refused("env_version", version, "text")
-        frame = "base" if version.startswith(ROBOSUITE_1_5) else "world"  # robosuite's own, if it is not said
-        kinds = {_is_absolute(each, len(robots), frame) for each in _controllers(given)}
-        if len(kinds) != 1:
-            raise CheckpointError(f"{path}: {given.where}.controller_configs: arms of different input types")
-        return TrainedIn(
-            path, metadata.text("env_name"), version, tuple(robots), hertz, kinds.pop(),
-            inputs.states, tuple(camera.name for camera in inputs.cameras),
-        )  # fmt: skip
-
-
-def _controllers(given: CkptConfig) -> list[CkptConfig]:
-    """The settings of each arm's controller: a composite one's have the arms in it."""
-    configs = given.get("controller_configs")
-    listed = configs if isinstance(configs, list) else [configs]
-    made = list[CkptConfig]()
-    for config in listed:
-        if not isinstance(config, Mapping):
-            raise given.refused("controller_configs", configs, "an object")
-        one = CkptConfig(given.path, f"{given.where}.controller_configs", config)
-        if "body_parts" in config:
-            parts = one.object("body_parts")
-            made += [parts.object(name) for name in ("right", "left") if name in parts.values]
-        else:
-            made.append(one)
-    for each in made:
-        each.get("type", allowed=("OSC_POSE",))
-    if not made:
-        raise given.refused("controller_configs", configs, "an arm's controller")
-    return made
-
-
-def _is_absolute(controller: CkptConfig, robots: int, frame: str) -> bool:
-    """Poses count from the world; so do increments, but a single arm's base has the world's axes. frame: the one that
-    they count from if the controller does not say it."""
-    known = ("absolute", "delta")
-    kind = controller.get("input_type", None, (*known, None))
-    absolute = not controller.get("control_delta", True, (True, False)) if kind is None else kind == known[0]
-    if (absolute or robots > 1) and controller.get("input_ref_frame", frame) != "world":
-        raise controller.refused("input_ref_frame", controller.get("input_ref_frame", frame), "'world'")
-    return absolute
+        inputs = source.inputs()
+        cameras = tuple(camera.name for camera in inputs.cameras)
+        return TrainedIn(path, source.payload.get("env_metadata"), inputs.states, cameras)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros.checkpoints.errors import CheckpointError, refusing
-from auras_ros.checkpoints.limits import HISTORY
 from auras_ros.checkpoints.manifest import FORMAT
 from auras_ros.checkpoints.torch_file import TorchFile
 from auras_ros.observation import ObservationSpec, SpecError, StateSpec
@@ -19,10 +18,9 @@ from auras_ros.policies.loaders.robomimic import action_statistics, camera_of, c
 from auras_ros.policies.loaders.robomimic_file import RobomimicFile, read
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.loaders.translated import Translated
-from auras_ros.policies.robomimic.family import NAME, SEPARATOR
-
-ALGORITHMS = ("bc", "bcq", "cql", "iql", "td3_bc")
-OBSERVED, ACTED = "obs_normalization_stats", "action_normalization_stats"
+from auras_ros.policies.robomimic.checkpoint_text import ACTED, ALGORITHMS, OBSERVED, without_downloads
+from auras_ros.policies.robomimic.checkpoint_text import read as read_text
+from auras_ros.policies.robomimic.family import NAME, parameter_name
 
 
 def translate(path: Path, robot: Robot) -> Translated:
@@ -35,19 +33,22 @@ def translate(path: Path, robot: Robot) -> Translated:
         firsts = tensors.firsts()
         kept = list(dict.fromkeys(firsts.values()))
         tensors.check_bytes(kept)
-        ours = {f"{NAME}.{name.replace('.', SEPARATOR)}": name for name in kept}
+        ours = {f"{NAME}.{parameter_name(name)}": name for name in kept}
+        text = json.dumps(_checkpoint(file))
+        with refusing(path, TypeError, ValueError):
+            history = read_text(text).history
         manifest = {
             "format": FORMAT,
             "name": path.stem,
             "type": NAME,
             "encoder": {"type": "none"},
             "network": {
-                "checkpoint": json.dumps(_checkpoint(file)),
+                "checkpoint": text,
                 "tensors": {name: list(tensors.shape(name)) for name in kept},
                 "same": {name: first for name, first in firsts.items() if name != first},
             },
             "horizon": 1,
-            "observation": _observation(file, robot).to_dict(),
+            "observation": _observation(file, robot, history).to_dict(),
             "action": robot.contract.to_dict(),
             "statistics": action_statistics(file),
             "plans": {"once": {}},
@@ -60,7 +61,7 @@ def _checkpoint(file: RobomimicFile) -> dict[str, Any]:
     """What robomimic reads of the file beside the weights, of the observations that the policy sees."""
     told: dict[str, Any] = {
         "algo_name": file.payload.text("algo_name"),
-        "config": file.payload.text("config"),
+        "config": json.dumps(without_downloads(file.config.values)),
         "shape_metadata": {
             "ac_dim": file.actions,
             "all_shapes": {each.name: list(each.shape) for each in file.inputs().features},
@@ -82,16 +83,10 @@ def _scaled(file: RobomimicFile, key: str, name: str, size: int) -> dict[str, li
     return {"offset": [offset.tolist()], "scale": [scale.tolist()]}
 
 
-def _observation(file: RobomimicFile, robot: Robot) -> ObservationSpec:
-    """Raw numbers and whole images: robomimic normalises and crops. A recurrent policy sees two instants, by which its
-    process knows what came before."""
-    stack = file.config.object("train").count("frame_stack", 1, most=HISTORY)
-    algo = file.config.object("algo")
-    recurrent = algo.get("rnn", None) is not None and algo.object("rnn").get("enabled", False, (True, False))
-    if recurrent and stack > 1:
-        raise file.config.object("train").refused("frame_stack", stack, "1 of a recurrent policy")
+def _observation(file: RobomimicFile, robot: Robot, history: int) -> ObservationSpec:
+    """Raw numbers and whole images: robomimic normalises and crops."""
     inputs = file.inputs()
     with refusing(file.path, SpecError):
         cameras = tuple(camera_of(robot, each.name, each.shape[1:]) for each in inputs.cameras)
         state = StateSpec(robot.state or ()) if inputs.states else None
-        return ObservationSpec(cameras, state, 2 if recurrent else stack, robot.dt_ms)
+        return ObservationSpec(cameras, state, history, robot.dt_ms)

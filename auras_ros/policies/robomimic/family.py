@@ -6,8 +6,7 @@ hands the observation on, the only step of generation asks. For what our network
 
 from __future__ import annotations
 
-import json
-import os
+import math
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -15,15 +14,21 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from auras_ros.checkpoints.limits import shown
+from auras_ros.checkpoints.limits import most, shown
 from auras_ros.child.process import ChildProcess, ChildStart
 from auras_ros.environments import ROBOMIMIC
 from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.family import Trained, check_keys, known
 from auras_ros.policies.module import ModulePolicy
+from auras_ros.policies.robomimic.checkpoint_text import is_shape, read
 
 NAME, SERVED = "robomimic", "auras_ros.policies.robomimic.served"
-SEPARATOR = "/"  # in place of the dot in a tensor's name, which no parameter's may have
+MOST_NUMBERS = 1 << 30  # of a tensor
+
+
+def parameter_name(tensor: str) -> str:
+    """No parameter has a dot in its name, and none that begins like this is an attribute of a module."""
+    return "/" + tensor.replace(".", "/")
 
 
 class RobomimicState(NamedTuple):
@@ -43,18 +48,25 @@ class RobomimicNetworks(nn.Module):
         super().__init__()
         for name, shape in network["tensors"].items():
             parameter = nn.Parameter(torch.zeros(tuple(shape)), requires_grad=False)
-            self.register_parameter(name.replace(".", SEPARATOR), parameter)
+            self.register_parameter(parameter_name(name), parameter)
         self._order = {**network, **layout}
-        self._started: tuple[int, ChildProcess] | None = None
+        self._process: ChildProcess | None = None
         self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy starts a process of its own."""
+        return {name: value for name, value in vars(self).items() if name not in ("_process", "_lock")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._process, self._lock = None, threading.Lock()
 
     def ask(self, rows: Tensor) -> Tensor:
         """Noise and observation of each request, float32 [B, 1 + C] -> its action, float64 [B, actions]. Raises
         MissingEnvironmentError, ProcessLostError, and what robomimic raises."""
         with self._lock:
-            if self._started is None or self._started[0] != os.getpid():  # a copy of ours has no process
-                self._started = os.getpid(), self._start()
-            _, actions = self._started[1].ask("act", array=rows.numpy())
+            self._process = self._process or self._start()
+            _, actions = self._process.ask("act", array=rows.numpy())
         if actions is None or actions.shape[0] != len(rows):
             raise RuntimeError(f"{NAME}: expected an action for each of {len(rows)} observations")
         return torch.from_numpy(actions)
@@ -83,7 +95,7 @@ class RobomimicPolicy(ModulePolicy):
     @torch.no_grad()
     def step(self, state: RobomimicState, context: Tensor, index: Tensor) -> RobomimicState:
         actions = self.networks.ask(torch.cat([state.noise, context], dim=1))
-        return RobomimicState(state.noise, actions[:, None, : self.architecture.actions])
+        return RobomimicState(state.noise, actions[:, None])
 
     def finish(self, state: RobomimicState) -> Tensor:
         return state.actions
@@ -97,17 +109,32 @@ class RobomimicPolicy(ModulePolicy):
 
 
 class Robomimic:
-    """The family. encoder: none of ours. network: `checkpoint`, JSON of robomimic's file without its weights;
-    `tensors`, the shape of each; `same`, other names of some. A plan has no settings."""
+    """The family. encoder: none of ours. network: `checkpoint`, JSON of robomimic's file without its weights
+    (`checkpoint_text`); `tensors`, the shape of each; `same`, other names of some. A plan has no settings."""
 
     def networks(self, encoder: Any, network: Any, architecture: Architecture) -> nn.ModuleDict:
         check_keys(network, {"checkpoint", "tensors", "same"})
-        layout = _layout(network["checkpoint"], architecture)
-        tensors, same = network["tensors"], network["same"]
-        if not isinstance(tensors, Mapping) or not all(map(_is_shape, tensors.values())):
+        if architecture.horizon != 1:
+            raise ValueError(f"horizon: {architecture.horizon!r} is not 1: robomimic gives one action at a time")
+        told, tensors, same = read(network["checkpoint"]), network["tensors"], network["same"]
+        cameras = [(key, *architecture.image_px) for key, shape in told.shapes.items() if len(shape) == 3]
+        states = {key: shape[0] for key, shape in told.shapes.items() if len(shape) == 1}
+        sizes = {
+            "cameras": (len(cameras), architecture.cameras),
+            "numbers of state": (sum(states.values()), architecture.state),
+            "instants": (told.history, architecture.history),
+            "actions": (told.actions, architecture.actions),
+        }
+        for name, (found, expected) in sizes.items():
+            if found != expected:
+                raise ValueError(f"network: checkpoint: {found} {name}, expected {expected}")
+        if not isinstance(tensors, Mapping) or not all(is_shape(each) for each in tensors.values()):
             raise TypeError(f"network: tensors: {shown(tensors)} is no table of shapes")
-        if not isinstance(same, Mapping) or not all(first in tensors for first in same.values()):
+        for name, shape in tensors.items():
+            most(f"network: tensors: {shown(name)}", math.prod(shape), MOST_NUMBERS)
+        if not isinstance(same, Mapping) or not set(same.values()) <= tensors.keys():
             raise ValueError(f"network: same: {shown(same)} is no table of names of tensors")
+        layout = {"history": architecture.history, "cameras": cameras, "states": [*states.items()]}
         return nn.ModuleDict({NAME: RobomimicNetworks(network, layout)})
 
     def policy(self, networks: nn.ModuleDict, trained: Trained, settings: Mapping[str, Any]) -> RobomimicPolicy:
@@ -115,27 +142,3 @@ class Robomimic:
         found = networks[NAME]
         assert isinstance(found, RobomimicNetworks)
         return RobomimicPolicy(found, trained.architecture)
-
-
-def _layout(checkpoint: Any, architecture: Architecture) -> dict[str, Any]:
-    """How a row is read at the other end: history, cameras with their size, and states with how many numbers each has,
-    in order. Raises ValueError or TypeError."""
-    if not isinstance(checkpoint, str):
-        raise TypeError(f"network: checkpoint: {shown(checkpoint)} is not text")
-    told = json.loads(checkpoint)
-    shapes = told.get("shape_metadata", {}).get("all_shapes") if isinstance(told, Mapping) else None
-    if not isinstance(shapes, Mapping) or not all(map(_is_shape, shapes.values())):
-        raise ValueError("network: checkpoint: shape_metadata.all_shapes is no table of shapes")
-    cameras = [[key, *architecture.image_px] for key, shape in shapes.items() if len(shape) == 3]
-    states = [[key, shape[0]] for key, shape in shapes.items() if len(shape) == 1]
-    found = len(cameras), sum(size for _, size in states)
-    if found != (architecture.cameras, architecture.state):
-        expected = f"{architecture.cameras} cameras and {architecture.state} numbers"
-        raise ValueError(
-            f"network: checkpoint: {found[0]} cameras and {found[1]} numbers of state, expected {expected}"
-        )
-    return {"history": architecture.history, "cameras": cameras, "states": states}
-
-
-def _is_shape(shape: object) -> bool:
-    return isinstance(shape, list) and all(type(side) is int and side >= 0 for side in shape)

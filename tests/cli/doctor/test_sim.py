@@ -24,7 +24,7 @@ from auras_ros.cli import main as cli
 from auras_ros.cli.doctor import sim as module
 from auras_ros.cli.doctor.finding import Finding, Verdict
 from auras_ros.cli.doctor.sim import SimChecks, mend, wrong_versions
-from auras_ros.environments import EGL, OSMESA, OURS, ROBOSUITE, Environment, Renderer
+from auras_ros.environments import EGL, OSMESA, OURS, ROBOMIMIC, ROBOSUITE, Environment, Renderer
 from auras_ros.own_environment import SetupError, python_of
 from auras_ros.sim.pusht.world import PushTWorld
 from auras_ros.sim.world import Sim
@@ -117,6 +117,18 @@ def test_its_packages_are_installed_as_they_are_listed(ran: list[list[str]], pla
     assert ran[3][-2:] == ["stove==1.0", "pan==2.1"]
 
 
+def test_a_machines_torch_is_installed_first_and_may_be_of_any_build(
+    ran: list[list[str]], place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Environment("kitchen", ("numpy==1.0",), resolved=("torch==2.0", "torchvision==3.0"))
+    mend(pusht(made), lambda line: None)
+    pip = [str(python_of(place / "kitchen")), "-m", "pip", "install"]
+    assert ran[1:] == [[*pip, "torch==2.0", "torchvision==3.0"], [*pip, "--no-deps", "numpy==1.0"]]
+    found = json.dumps({"numpy": "1.0", "torch": "2.0+cpu", "torchvision": "3.1"})
+    monkeypatch.setattr(module, "VERSIONS", f"print({found!r})")
+    assert wrong_versions(made) == ["torchvision 3.1, not 3.0"]
+
+
 def test_another_version_is_named_and_installed_again(ran: list[list[str]]) -> None:
     """Somebody has used pip there meanwhile."""
     sim = pusht(Environment("kitchen", ("numpy==0.1", "no_such-thing==1", f"pip=={_version('pip')}")))
@@ -165,6 +177,10 @@ def test_where_environments_are(
 def test_what_is_in_the_tables_is_pinned() -> None:
     pins = dict(each.split("==") for each in ROBOSUITE.requirements)
     assert len(pins) == len(ROBOSUITE.requirements)
+    more = dict(each.split("==") for each in (*ROBOMIMIC.requirements, *ROBOMIMIC.resolved))
+    assert len(more) == len(ROBOMIMIC.requirements) + len(ROBOMIMIC.resolved)
+    assert more.items() >= pins.items()
+    assert ROBOMIMIC.resolved[0] in (Path(__file__).parents[3] / "Makefile").read_text()
     assert [pins[name] for name in ("robosuite", "mujoco", "numpy")] == ["1.5.2", "3.3.7", "1.26.4"]
     assert ROBOSUITE.renderers == (EGL, OSMESA)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
+from copy import deepcopy
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -32,8 +33,34 @@ from auras_ros.policies.robomimic.family import RobomimicNetworks
 from tests.policies.loaders import robomimic_fixtures as made
 
 SHAPES = {"arm": [2], "top": [3, 2, 4], "cube": [1]}
+CONFIG: dict[str, Any] = {
+    "algo": {"rnn": {"enabled": True}},
+    "train": {"frame_stack": 1},
+    "observation": {
+        "modalities": {"obs": {"low_dim": ["arm", "cube"], "rgb": ["top"]}, "goal": {"rgb": []}},
+        "encoder": {"rgb": {"core_class": "VisualCore", "core_kwargs": {"pool_class": None}}},
+    },
+}
+
+
+def text(config: Any = CONFIG, **changes: Any) -> str:
+    """JSON of a file without its weights."""
+    metadata = {"ac_dim": 2, "all_shapes": SHAPES}
+    return json.dumps({"algo_name": "bc", "shape_metadata": metadata, "config": json.dumps(config), **changes})
+
+
+def config(*keys: str, value: Any) -> Any:
+    """CONFIG with another value."""
+    made = deepcopy(CONFIG)
+    inner = made
+    for key in keys[:-1]:
+        inner = inner[key]
+    inner[keys[-1]] = value
+    return made
+
+
 NETWORK = {
-    "checkpoint": json.dumps({"algo_name": "bc", "shape_metadata": {"all_shapes": SHAPES}}),
+    "checkpoint": text(),
     "tensors": {"policy.weight": [2, 3], "policy.bias": []},
     "same": {"policy.again": "policy.weight"},
 }
@@ -74,11 +101,12 @@ class Rollout:
 
 @pytest.fixture
 def rollouts(monkeypatch: pytest.MonkeyPatch) -> list[Rollout]:
-    """Those that are made instead of robomimic's, in this process; the file's `algo_name` says which are recurrent."""
+    """Those that are made instead of robomimic's, in this process."""
     found = list[Rollout]()
 
     def policy_from_checkpoint(device: Any, ckpt_dict: dict[str, Any]) -> tuple[Rollout, dict[str, Any]]:
-        found.append(Rollout(ckpt_dict["algo_name"] == "recurrent", ckpt_dict["model"]["nets"]))
+        recurrent = json.loads(ckpt_dict["config"])["algo"]["rnn"]["enabled"]
+        found.append(Rollout(recurrent, ckpt_dict["model"]["nets"]))
         return found[-1], ckpt_dict
 
     modules = {"robomimic": ModuleType("robomimic"), "robomimic.utils": ModuleType("utils")}
@@ -101,10 +129,13 @@ def rollouts(monkeypatch: pytest.MonkeyPatch) -> list[Rollout]:
     return found
 
 
-def policy_of(algorithm: str, history: int) -> Any:
-    checkpoint = json.dumps({"algo_name": algorithm, "shape_metadata": {"all_shapes": SHAPES}})
-    sizes = architecture(history=history)
-    networks = find("robomimic").networks({"type": "none"}, {**NETWORK, "checkpoint": checkpoint}, sizes)
+def policy_of(stack: int | None = None) -> Any:
+    """stack: instants of one that is not recurrent."""
+    told = deepcopy(CONFIG)
+    told["algo"]["rnn"]["enabled"] = stack is None
+    told["train"]["frame_stack"] = stack or 1
+    sizes = architecture(history=stack or 2)
+    networks = find("robomimic").networks({"type": "none"}, {**NETWORK, "checkpoint": text(told)}, sizes)
     with torch.no_grad():
         for number, parameter in enumerate(networks.parameters()):
             parameter.copy_(torch.arange(parameter.numel()).reshape(parameter.shape) + 10.0 * number)
@@ -123,7 +154,7 @@ def act(policy: Any, arms: list[list[float]], noise: float = 0.5) -> list[float]
 
 
 def test_a_recurrent_policy_goes_on_from_the_observation_before(rollouts: list[Rollout]) -> None:
-    policy = policy_of("recurrent", 2)
+    policy = policy_of()
     assert act(policy, [[1, 1]]) == [1.0]  # nothing came before
     assert act(policy, [[1, 2]]) == [3.0]
     assert act(policy, [[2, 4]]) == [7.0]
@@ -134,7 +165,7 @@ def test_a_recurrent_policy_goes_on_from_the_observation_before(rollouts: list[R
 
 @pytest.mark.usefixtures("rollouts")
 def test_rows_are_episodes_of_their_own() -> None:
-    policy = policy_of("recurrent", 2)
+    policy = policy_of()
     assert act(policy, [[1, 1], [10, 10], [100, 100]]) == [1.0, 10.0, 100.0]
     assert act(policy, [[100, 200], [1, 2]]) == [300.0, 3.0]
     assert act(policy, [[10, 20], [200, 300]]) == [30.0, 600.0]
@@ -143,7 +174,7 @@ def test_rows_are_episodes_of_their_own() -> None:
 @pytest.mark.usefixtures("rollouts")
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(served, "REMEMBERED", 2)
-    policy = policy_of("recurrent", 2)
+    policy = policy_of()
     for arm in (1, 2, 3):
         act(policy, [[arm, arm]])
     assert act(policy, [[3, 5], [2, 7]]) == [8.0, 7.0]  # 1 went first, then 2
@@ -151,7 +182,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_robomimic_sees_its_keys_in_their_shapes(rollouts: list[Rollout]) -> None:
-    policy = policy_of("stacked", 3)
+    policy = policy_of(3)
     state = torch.arange(9.0).reshape(1, 3, 3)
     images = (torch.arange(72).reshape(1, 3, 1, 3, 2, 4) / 255).float()
     policy.finish(policy.step(policy.begin(torch.zeros(1, 1)), policy.perceive(images, state), torch.zeros(1)))
@@ -167,7 +198,7 @@ def test_robomimic_sees_its_keys_in_their_shapes(rollouts: list[Rollout]) -> Non
 
 
 def test_one_instant_has_no_time_and_noise_seeds_the_generator(rollouts: list[Rollout]) -> None:
-    policy = policy_of("plain", 1)
+    policy = policy_of(1)
     context = policy.perceive(torch.zeros(2, 1, 1, 3, 2, 4), torch.zeros(2, 1, 3))
     drawn = [
         policy.step(policy.begin(torch.tensor([[a], [b]])), context, torch.zeros(2)).actions[:, 0, 1].tolist()
@@ -180,7 +211,7 @@ def test_one_instant_has_no_time_and_noise_seeds_the_generator(rollouts: list[Ro
 
 
 def test_weights_arrive_under_robomimics_names(rollouts: list[Rollout]) -> None:
-    policy = policy_of("plain", 1)
+    policy = policy_of(1)
     act(policy, [[0.0]])
     nets = rollouts[0].nets
     assert {name: value.tolist() for name, value in nets.items()} == {
@@ -193,7 +224,7 @@ def test_weights_arrive_under_robomimics_names(rollouts: list[Rollout]) -> None:
 def test_without_its_environment_it_says_what_makes_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AURAS_ROS_ENVIRONMENTS", str(tmp_path))
     with pytest.raises(MissingEnvironmentError, match="make it: auras doctor --sim robomimic --fix"):
-        act(policy_of("plain", 1), [[0.0]])
+        act(policy_of(1), [[0.0]])
 
 
 @pytest.mark.parametrize(
@@ -202,17 +233,78 @@ def test_without_its_environment_it_says_what_makes_it(monkeypatch: pytest.Monke
         ({"tensors": {"a": [2.5]}}, {}, "network: tensors: .* is no table of shapes"),
         ({"tensors": []}, {}, "network: tensors: .* is no table of shapes"),
         ({"same": {"b": "c"}}, {}, "network: same: .* is no table of names of tensors"),
-        ({"checkpoint": 3}, {}, "network: checkpoint: 3 is not text"),
+        ({"tensors": {"policy.weight": [2**20, 2**20]}, "same": {}}, {}, "tensors: 'policy.weight': .* is more than"),
+        ({"checkpoint": 3}, {}, "checkpoint: 3 is not an object"),
         ({"checkpoint": "{"}, {}, "Expecting property name"),
-        ({"checkpoint": "{}"}, {}, "shape_metadata.all_shapes is no table of shapes"),
-        ({}, {"state": 4}, "1 cameras and 3 numbers of state, expected 1 cameras and 4 numbers"),
-        ({}, {"cameras": 2}, "1 cameras and 3 numbers of state, expected 2 cameras"),
+        ({"checkpoint": "[]"}, {}, r"checkpoint: \[\] is not an object"),
+        ({"checkpoint": text(model={})}, {}, "checkpoint: 'model' is unknown"),
+        ({"checkpoint": text(algo_name="hbc")}, {}, "checkpoint: algo_name: 'hbc' is not one of bc, bcq"),
+        ({"checkpoint": text(shape_metadata=None)}, {}, "checkpoint: shape_metadata: None is not an object"),
+        ({"checkpoint": text(shape_metadata={"ac_dim": 2, "all_shapes": {"a": 3}})}, {}, "are no sizes"),
+        ({"checkpoint": text(config("algo", value=None))}, {}, "config.algo: None is not an object"),
+        ({"checkpoint": text(config("algo", "layers", value=[10**9]))}, {}, "config.algo: layers: .* is more than"),
+        (
+            {"checkpoint": text(config("observation", "modalities", "goal", value={"rgb": ["top"]}))},
+            {},
+            "modalities.goal.rgb: .* is not supported",
+        ),
+        (
+            {"checkpoint": text(config("train", "frame_stack", value=3))},
+            {},
+            "frame_stack: 3 is not supported; a recurrent policy has 1",
+        ),
+        ({}, {"state": 4}, "checkpoint: 3 numbers of state, expected 4"),
+        ({}, {"cameras": 2}, "checkpoint: 1 cameras, expected 2"),
+        ({}, {"history": 3}, "checkpoint: 2 instants, expected 3"),
+        ({}, {"actions": 3}, "checkpoint: 2 actions, expected 3"),
+        ({}, {"horizon": 5}, "horizon: 5 is not 1"),
         ({"more": 1}, {}, "network: 'more' is unknown"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(changes: dict[str, Any], sizes: dict[str, Any], said: str) -> None:
     with pytest.raises((TypeError, ValueError), match=said):
         find("robomimic").networks({"type": "none"}, {**NETWORK, **changes}, architecture(**sizes))
+
+
+RUN = "__import__('os').system('exit')"
+
+
+@pytest.mark.parametrize(
+    ("keys", "value"),
+    [
+        (("observation", "encoder", "rgb", "core_kwargs", "pool_class"), RUN),
+        (("observation", "encoder", "rgb", "core_kwargs", "backbone_class"), RUN),
+        (("observation", "encoder", "rgb", "core_kwargs", "backbone_class"), "R3MConv"),
+        (("observation", "encoder", "rgb", "core_class"), RUN),
+        (("observation", "encoder", "rgb", "core_class"), ["VisualCore"]),
+        (("observation", "encoder", "low_dim"), [{"deep": {"visual_core": RUN}}]),
+        (("observation", "encoder", "rgb", "obs_randomizer_class"), RUN),
+        (("observation", "encoder", "rgb", "backbone_kwargs"), {"pretrained": True}),
+        (("meta",), {"pool_class": RUN}),
+    ],
+)
+def test_what_robomimic_would_evaluate_or_download_is_refused(keys: tuple[str, ...], value: Any) -> None:
+    """robomimic calls `eval` on some names of classes."""
+    network = {**NETWORK, "checkpoint": text(config(*keys, value=value))}
+    with pytest.raises(ValueError, match=r"^config\..*: .* (is not one of|downloads weights)"):
+        find("robomimic").networks({"type": "none"}, network, architecture())
+
+
+def test_a_tensor_may_be_called_as_an_attribute_is() -> None:
+    tensors = {"training": [1], "ask": [2], "": [3], "a.b": [4]}
+    networks = find("robomimic").networks({"type": "none"}, {**NETWORK, "tensors": tensors, "same": {}}, architecture())
+    assert {tuple(each.shape) for each in networks.state_dict().values()} == {(1,), (2,), (3,), (4,)}
+    assert networks["robomimic"].training is True
+
+
+def test_a_copy_has_a_process_of_its_own(rollouts: list[Rollout]) -> None:
+    policy = policy_of(1)
+    act(policy, [[0.0]])
+    other = deepcopy(policy)
+    act(other, [[0.0]])
+    act(policy, [[0.0]])
+    assert [len(each.seen) for each in rollouts] == [2, 1]
+    assert torch.equal(next(other.parameters()), next(policy.parameters()))
 
 
 # -- what is made of a file ---------------------------------------------------------------------------------
@@ -223,11 +315,11 @@ def test_a_file_keeps_all_but_its_pickle(tmp_path: Path) -> None:
     translated = translate(path, made.robot(tmp_path, made.MIXTURE_IMAGES))
     payload = torch.load(path, weights_only=True)
     network, names = translated.manifest["network"], payload["model"]["nets"]
-    assert json.loads(network["checkpoint"])["config"] == payload["config"]
+    assert json.loads(json.loads(network["checkpoint"])["config"]) == json.loads(payload["config"])
     assert {*network["tensors"], *network["same"]} == set(names)
     for name, first in network["same"].items():
         assert torch.equal(names[name], names[first])
-    tensors = {name.partition(".")[2].replace("/", "."): value for name, value in translated.tensors.items()}
+    tensors = {name.partition("./")[2].replace("/", "."): value for name, value in translated.tensors.items()}
     assert all(torch.equal(tensors[name], names[name].float()) for name in network["tensors"])
     assert wanted(translated.manifest, path).keys() == translated.tensors.keys()
 
@@ -256,7 +348,7 @@ def test_a_recurrent_one_sees_two_instants(keys: tuple[str, ...], history: int, 
                 config["algo"]["rnn"].update(enabled=True),
                 config["train"].update(frame_stack=3),
             ),
-            "train.frame_stack: 3 is not supported; expected 1 of a recurrent policy",
+            "bc_low_dim.pth: config.train.frame_stack: 3 is not supported; a recurrent policy has 1",
         ),
     ],
 )
@@ -271,3 +363,14 @@ def test_another_device_is_refused() -> None:
     assert isinstance(networks["robomimic"], RobomimicNetworks)
     with pytest.raises(ValueError, match="type 'robomimic': its process computes on the CPU"):
         find("robomimic").policy(networks, unit(architecture()), {}).to(torch.device("meta"))
+
+
+def test_weights_of_a_pretrained_network_come_from_the_file(tmp_path: Path) -> None:
+    rgb = ("observation", "encoder", "rgb", "core_kwargs", "backbone_kwargs")
+    path = made.changed(tmp_path, made.MIXTURE_IMAGES, made.nested(*rgb, value={"pretrained": True}))
+    translated = translate(path, made.robot(tmp_path, made.MIXTURE_IMAGES))
+    told = json.loads(json.loads(translated.manifest["network"]["checkpoint"])["config"])
+    for key in rgb:
+        told = told[key]
+    assert told == {"pretrained": False}
+    wanted(translated.manifest, path)
