@@ -10,17 +10,21 @@ from __future__ import annotations
 from auras_ros.engine.planner import least_units
 from auras_ros.engine.profile import StageProfile
 
-WEIGHT = (
-    0.8  # on the paper's profile less is better beyond saturation and more below it, by some percent from 0.7 to 0.9
-)
+# What a token sooner is worth, in decodes alone: with nobody waiting, with many, and how many wait halfway between. On
+# the paper's profile more is better below saturation and less beyond it.
+ALONE, CROWDED, HALFWAY = 1.0, 0.65, 4
+
+
+def worth(pending: int) -> float:
+    """A token sooner, in decodes alone, while so many wait."""
+    return CROWDED + (ALONE - CROWDED) * HALFWAY / (HALFWAY + pending)
 
 
 class MarginalUnits:
-    """bound_ms: no decode beside another stage takes longer. weight: what a token sooner is worth, in decodes alone.
-    Raises ValueError if no size keeps the bound."""
+    """bound_ms: no decode beside another stage takes longer. Raises ValueError if no size keeps the bound."""
 
-    def __init__(self, profile: StageProfile, bound_ms: float, weight: float = WEIGHT) -> None:
-        self._profile, self._weight, least = profile, weight, least_units(profile, bound_ms)
+    def __init__(self, profile: StageProfile, bound_ms: float) -> None:
+        self._profile, least = profile, least_units(profile, bound_ms)
         kept = {size: times for size, times in profile.corun.items() if size >= least}
         self._by_vision = {size: (times.vision, times.decode_by_vision) for size, times in kept.items()}
         self._by_prefill = {size: (times.prefill, times.decode_by_prefill) for size, times in kept.items()}
@@ -34,7 +38,7 @@ class MarginalUnits:
     def _least(self, times: dict[int, tuple[float, float]], pending: int, decoding: int) -> int:
         """The size with the least waiting: all wait while the forward runs; those that decode have made tokens
         meanwhile for which they do not wait later."""
-        worth_ms = self._weight * self._profile.decode_ms(decoding)
+        worth_ms = worth(pending) * self._profile.decode_ms(decoding)
 
         def waiting_ms(size: int) -> float:
             forward_ms, decode_ms = times[size]

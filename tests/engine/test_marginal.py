@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from auras_ros.bench.nova import a6000
-from auras_ros.engine.marginal import WEIGHT, MarginalUnits
+from auras_ros.engine.marginal import ALONE, CROWDED, MarginalUnits, worth
 from auras_ros.engine.planner import least_units
 
 PROFILE = a6000.profile()
@@ -20,7 +20,7 @@ def waiting_ms(size: int, pending: int, decoding: int) -> float:
     """By hand: everyone waits for the forward; each token that comes meanwhile is worth so much to its request."""
     times = PROFILE.corun[size]
     tokens = decoding * times.vision / times.decode_by_vision
-    return (pending + decoding) * times.vision - tokens * WEIGHT * PROFILE.decode_ms(decoding)
+    return (pending + decoding) * times.vision - tokens * worth(pending) * PROFILE.decode_ms(decoding)
 
 
 @pytest.mark.parametrize("pending", [1, 3, 8, 40])
@@ -39,6 +39,14 @@ def test_decode_gets_less_the_more_wait_and_more_the_more_decode() -> None:
         assert by_decoding == sorted(by_decoding)
         assert by_pending[0] > by_pending[-1]
         assert by_decoding[0] < by_decoding[-1]
+
+
+def test_a_token_is_worth_less_the_more_wait() -> None:
+    values = [worth(pending) for pending in range(200)]
+    assert values == sorted(values, reverse=True)
+    assert values[0] == ALONE
+    assert values[4] == pytest.approx((ALONE + CROWDED) / 2)
+    assert CROWDED < values[-1] < CROWDED + 0.01
 
 
 @pytest.mark.parametrize("bound_ms", [60.0, 80.0, 150.0, 250.0])

@@ -112,8 +112,8 @@ def test_a_killed_process_is_said_with_how_it_ended(converted: Mapping[str, Path
     checkpoint, seen = load(converted["vae"]), np.load(files / "vae.npz")
     networks = checkpoint.networks["robomimic"]
     assert isinstance(networks, RobomimicNetworks)
-    assert networks._started is not None
-    os.kill(networks._started[1].pid, signal.SIGKILL)
+    assert networks._process is not None
+    os.kill(networks._process.pid, signal.SIGKILL)
     with pytest.raises(ProcessLostError, match=r"robomimic: the policy's process was ended by SIGKILL \(act\)"):
         act(checkpoint.policy(""), [instant(seen, checkpoint, 0)], [0])
 
