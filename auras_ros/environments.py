@@ -187,6 +187,7 @@ SIMPLER = Environment(
   python3.11 -m venv {folder}
   {folder}/bin/pip install 'sapien==2.2.2' 'numpy<2' 'gymnasium<1' 'setuptools<81' opencv-python
   git clone --recurse-submodules https://github.com/simpler-env/SimplerEnv {folder}/SimplerEnv
-  {folder}/bin/pip install -e {folder}/SimplerEnv/ManiSkill2_real2sim -e {folder}/SimplerEnv""",
+  {folder}/bin/pip install -e {folder}/SimplerEnv/ManiSkill2_real2sim -e {folder}/SimplerEnv
+  sudo apt-get install -y --no-install-recommends libvulkan1 mesa-vulkan-drivers  # no GPU: sapien draws with Vulkan""",
     module="simpler_env",
 )

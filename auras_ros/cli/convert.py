@@ -90,8 +90,8 @@ def run(argv: list[str]) -> int:
         print(f"golden sample: every token wins by at least {made.margin:.3g} standard deviations of its scores")
     print(f"written and loaded for a check: {options.out}")
     played = f"--checkpoint {options.out}"
-    if checkpoint.horizon == 1:  # an action for each control step
-        played += " --modes seq --clock paused --frame-steps 1 --actions 1"
+    if checkpoint.horizon == 1:  # nothing to compare modes by
+        played += " --modes seq --clock paused"
     if metadata:
         (options.out / METADATA).write_text(metadata, encoding="utf-8")
         print(f"its task as robomimic makes it: auras eval --sim robomimic:metadata={options.out / METADATA} {played}")

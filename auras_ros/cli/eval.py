@@ -67,7 +67,7 @@ def run(argv: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser("eval", __doc__, EXAMPLE)
     play = parser.add_argument_group("what is played")
-    play.add_argument("--checkpoint", default="pusht", help="folder, or the name of a shipped one (pusht)")
+    play.add_argument("--checkpoint", help="folder, or the name of an included one (default: the world's included one)")
     play.add_argument(
         "--plan",
         default="",
@@ -79,7 +79,9 @@ def _parser() -> argparse.ArgumentParser:
     play.add_argument("--episodes", type=int, default=100, metavar="N", help="seeds --seed to --seed + N - 1 (100)")
     play.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the first episode (0)")
     play.add_argument("--concurrency", type=int, default=2, metavar="N", help="requests of par at a time (2)")
-    play.add_argument("--frame-steps", type=int, default=4, metavar="N", help="control steps of a paused frame (4)")
+    play.add_argument(
+        "--frame-steps", type=int, metavar="N", help="control steps of a paused frame (4; 1 if a chunk is one action)"
+    )
     play.add_argument("--wait-for-first", action="store_true", help="the world stands still until the first chunk")
     play.add_argument(
         "--durations", metavar="FILE|LIST", help="an earlier --json, or seq=0.36,auras=0.08,...: do not measure"
@@ -93,7 +95,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_simulation_options(play, "({})", device="cpu", dtype="auto")
     play.add_argument(
-        "--actions", type=int, default=0, metavar="N", help="generate only N actions of a chunk (autoregressive; all)"
+        "--actions",
+        type=int,
+        default=0,
+        metavar="N",
+        help="generate only N actions of a chunk (autoregressive; all); a single one is executed when it comes",
     )
     play.add_argument("--work", type=Path, metavar="FILE", help="store played episodes here, and continue from it")
     play.add_argument(
@@ -118,6 +124,7 @@ def _played(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Eva
     """The result, partial if not all episodes were played; None if no group was completed."""
     if options.episodes < 1 or options.seed < 0:
         parser.error("--episodes must be at least 1 and --seed must not be negative")
+    from auras_ros.cli.demo_policy import included
     from auras_ros.evaluate.campaign import Campaign
     from auras_ros.evaluate.parts import EvaluationPart
     from auras_ros.evaluate.settings import batch_of, check_fit, check_seeds, find_sim, plan_named
@@ -133,10 +140,13 @@ def _played(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Eva
         if given is not None:
             settings.charging(_seconds(given))
         find_sim(settings.sim).check()
+        options.checkpoint = options.checkpoint or included(find_sim(settings.sim))
         batch = batch_of(settings.sim, options.batch, min(64, -(-options.episodes // 4)))
     checkpoint = load(resources.checkpoint(options.checkpoint), options.dtype)
     plan = plan_named(settings.plan, checkpoint.first_plan)
     settings = replace(settings, checkpoint=f"{checkpoint.name}@{checkpoint.digest[:12]}", plan=plan)
+    if checkpoint.horizon == 1:  # one action for each control step, with nothing to align
+        settings = replace(settings, actions=1, frame_steps=options.frame_steps or 1)
     with refused_settings(parser):
         check_fit(checkpoint, options.checkpoint, settings.sim)
         checkpoint = shortened(checkpoint, settings.actions)
@@ -161,11 +171,12 @@ def _played(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Eva
 
 def _settings(options: argparse.Namespace) -> EvaluationSettings:
     """Raises SettingsError or PlanError, naming the option."""
-    from auras_ros.evaluate.settings import EvaluationSettings, cores_for
+    from auras_ros.evaluate.settings import FRAME_STEPS, EvaluationSettings, cores_for
 
-    same = ("plan", "sim", "max_steps", "concurrency", "frame_steps", "device", "dtype", "actions", "jitter")
+    same = ("plan", "sim", "max_steps", "concurrency", "device", "dtype", "actions", "jitter")
     return EvaluationSettings(
         checkpoint="",
+        frame_steps=FRAME_STEPS if options.frame_steps is None else options.frame_steps,
         **{name: getattr(options, name) for name in same},
         waits=options.wait_for_first,
         modes=tuple(options.modes.split(",")),

@@ -59,11 +59,12 @@ def run(argv: list[str]) -> int:
         except (ConfigError, FileNotFoundError) as error:
             print_errors(error)
             return 2
-    options.checkpoint, options.device = options.checkpoint or ["pusht"], options.device or "cpu"
+    options.device = options.device or "cpu"
     options.dtype = options.dtype or "auto"
     if options.device == "cuda" and not has_cuda():
         parser.error("no CUDA device for timing frames; --device cpu times them on the CPU")
     importlib.import_module("matplotlib")  # checked before hours of work
+    from auras_ros.cli.demo_policy import included
     from auras_ros.evaluate.episode_runner import Task
     from auras_ros.evaluate.settings import find_sim
     from auras_ros.evaluate.world_pool import WorldPool
@@ -71,6 +72,7 @@ def run(argv: list[str]) -> int:
 
     with refused_settings(parser):
         find_sim(options.sim).check()
+        options.checkpoint = options.checkpoint or [included(find_sim(options.sim))]
     progress = Progress()
     checkpoints = {name: load(resources.checkpoint(name), options.dtype) for name in options.checkpoint}
     worlds = WorldPool(Task(options.sim, options.max_steps).world)
@@ -90,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = command_parser("tune", __doc__, EXAMPLE)
     parser.add_argument(
         "--checkpoint", type=_words, metavar="NAME,...",
-        help="folder or name of a shipped one (that of the agent in --config, or pusht); several of the same robot",
+        help="folder or name of an included one (that of the agent in --config, or the world's); several, of one robot",
     )  # fmt: skip
     parser.add_argument("--plan", default="", help="common part of all plans, e.g. ddpm100 or ddpm100,batched=false")
     parser.add_argument(

@@ -37,6 +37,9 @@ class EvaluatedMode:
     plain: bool = False
 
 
+FRAME_STEPS = 4
+
+
 @dataclass(frozen=True)
 class EvaluationSettings:
     """Raises SettingsError, naming the field.
@@ -58,7 +61,7 @@ class EvaluationSettings:
     modes: tuple[str, ...] = MODES
     clocks: tuple[str, ...] = CLOCKS
     concurrency: int = 2
-    frame_steps: int = 4
+    frame_steps: int = FRAME_STEPS
     durations_s: Mapping[str, float] = field(default_factory=dict)
     device: str = "cpu"
     dtype: str = "auto"

@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 
+from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.cli import main as cli
 from auras_ros.evaluate import campaign
 from auras_ros.measure import durations
 from auras_ros.measure.cores import available
 from auras_ros.measure.durations import FrameDuration
+from auras_ros.policies.loaders import open as loaders
 from auras_ros.sim.world import Sim
 from tests.policies import tiny
 
@@ -249,6 +251,26 @@ def test_one_action_a_chunk_is_executed_when_it_comes(tmp_path: Path) -> None:
     assert read["settings"]["actions"] == 1
     assert rows["seq"]["hold_share"] == 0.0  # each of the six steps has an action of its own
     assert rows["auras"]["refused"] == 0
+
+
+@pytest.mark.parametrize(("sim", "policy"), [("pusht-drift", "pusht"), ("lift-moving", "lift")])
+def test_without_a_checkpoint_the_worlds_included_one_is_played(
+    sim: str, policy: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Sim, "check", lambda self: None)
+    asked = list[str]()
+
+    def load(folder: Path, dtype: str) -> None:
+        asked.append(folder.name)
+        raise CheckpointError("not read")
+
+    monkeypatch.setattr(loaders, "load", load)
+    assert cli.main(["eval", "--sim", sim, "--modes", "seq,dec,par,auras", "--clock", "charged"]) == 1
+    assert asked == [policy]
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        cli.main(["eval", "--sim", "can"])
+    assert "sim: no policy for can is included: give --checkpoint FOLDER, or one of pusht" in capsys.readouterr().err
 
 
 def test_a_chunk_that_cannot_be_shortened_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -60,9 +60,9 @@ def test_it_is_converted_without_one(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert [each.name for each in made.spec.cameras] == ["robot0_eye_in_hand"]
 
 
-def test_one_action_a_chunk_is_played_at_every_control_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_action_a_chunk_is_played_one_after_the_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["convert", str(FOLDER / f"{CLONING_LOW_DIM}.pth"), "--out", str(tmp_path / "out")]) == 0
-    assert capsys.readouterr().out.endswith("--modes seq --clock paused --frame-steps 1 --actions 1\n")
+    assert capsys.readouterr().out.endswith("--modes seq --clock paused\n")
 
 
 @pytest.mark.parametrize("metadata", [None, {"env_name": "PushT", "type": 2, "env_kwargs": {}}, {"env_name": Path()}])

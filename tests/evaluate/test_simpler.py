@@ -33,9 +33,9 @@ from tests.sim.simpler import double as simpler_double
 from tests.sim.simpler.double import Double
 
 CAN = "simpler:google_robot_pick_coke_can"
-ALONE = ("--clock", "paused", "--modes", "seq", "--frame-steps", "1", "--actions", "1")
+ALONE = ("--clock", "paused", "--modes", "seq")  # one action is played at every control step
 PLANS = {
-    "openvla": ("--plan", "greedy,pp_generation=2,fetch_offset=-1,emit=own", "--frame-steps", "1", "--actions", "1"),
+    "openvla": ("--plan", "greedy,pp_generation=2,fetch_offset=-1,emit=own"),
     "smolvla": ("--plan", "euler,pp_generation=2", "--frame-steps", "2"),
     "ours": ("--plan", "quick,pp_generation=2", "--frame-steps", "2"),
 }

@@ -109,6 +109,7 @@ AGAINST_THE_GRAIN = [
     ("sim/gym", "auras_ros.sim.pusht"),
     ("sim/process", "auras_ros.sim.worlds"),
     ("engine", "auras_ros.child"),
+    ("evaluate", "auras_ros.sim.pusht"),
     ("nodes", "auras_ros.bench"),
     ("train", "auras_ros.cli"),
     ("live", "auras_ros.bench"),

@@ -123,7 +123,7 @@ def test_it_plays_its_own_task(sim: str, converted: Mapping[str, Path], tmp_path
     """In our world of the task, and in the one that robomimic makes by the file's metadata."""
     folder, report = converted["rnn"], tmp_path / "report.json"
     asked = ["eval", "--sim", sim.format(metadata=folder / "env_metadata.json"), "--checkpoint", str(folder)]
-    asked += ["--modes", "seq", "--clock", "paused", "--frame-steps", "1", "--actions", "1"]
+    asked += ["--modes", "seq", "--clock", "paused"]
     assert main([*asked, "--episodes", "1", "--max-steps", "12", "--json", str(report)]) == 0
     (row,) = json.loads(report.read_text())["rows"]
     assert (row["hold_share"], row["episodes"]) == (0.0, 1)

@@ -102,6 +102,8 @@ class SimChecks:
         files = [each for each in vars(self.sim.options).values() if str(each).endswith(".yaml")]
         if isinstance(error, ValueError) and (files or "=" in given):  # the world refuses what the user says
             return f"edit {files[0]}" if files else f"other options than {given}: docs/parameters.md"
+        if environment and environment.by_hand:  # a command may have been left out
+            return environment.remedy(self.sim.world.name)
         if environment and environment.renderers:
             return install_command(environment.renderers[0])
         return f"tell whoever wrote {self.sim.world.__module__}"

@@ -303,6 +303,18 @@ def test_what_is_wrong_in_a_file_of_the_user_s_own_is_to_be_edited(
     assert finding.remedy == f"edit {path}"
 
 
+def test_a_world_whose_environment_a_person_makes_is_told_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of them may have been left out."""
+    made = replace(OURS, by_hand="cook dinner")
+
+    def failing(self: Sim) -> None:
+        raise RuntimeError("no driver")
+
+    monkeypatch.setattr(Sim, "make", failing)
+    finding = SimChecks("pusht", replace(SIMS["pusht"], environment=made)).world()
+    assert (finding.remedy, "no driver" in finding.text) == ("cook dinner", True)
+
+
 def test_options_that_a_world_refuses_are_to_be_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PushTWorld, "__init__", raising(ValueError("no such table")))
     finding = SimChecks("pusht:drift_px=1", pusht(None)).world()
