@@ -109,7 +109,8 @@ def serve(link: socket.socket, module: str) -> None:
 
 def told(error: Exception) -> dict[str, Any]:
     """The error as a message, by the kind that `child.process` raises again; a long text is cut."""
-    text = str(error) if isinstance(error, ImportError | ValueError) or type(error) is RuntimeError else repr(error)
+    plain = isinstance(error, ModuleNotFoundError | ValueError) or type(error) is RuntimeError
+    text = str(error) if plain else f"{type(error).__name__}: {error}"
     text = text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]} ..."
     if isinstance(error, ModuleNotFoundError):
         return {"error": "module", "name": error.name, "text": text}
