@@ -31,11 +31,11 @@ class Exchange(Response):
         """Raises ApiError before anything is sent."""
         service = self._service
         with ExitStack() as stack:
-            with service.place():
+            with service.place() as place:
                 most = service.options.body_mib << 20
                 body = await read_body(receive, most, self._announced)
                 client = stack.enter_context(WaitingClient(receive))
-                asked = await service.take(body, self._kind, client)
+                asked = await service.take(place, body, self._kind, client)
             pieces = await asked.pieces.take()
             if asked.fields.stream:
                 await self._stream(asked, pieces, send)

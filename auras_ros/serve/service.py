@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -74,6 +75,13 @@ class ServedEngine(AdapterEngine, Protocol):
     def close(self) -> None: ...
 
 
+@dataclass
+class Place:
+    """Of a request that is prepared. left: it is the engine's, or was refused."""
+
+    left: bool = False
+
+
 class ModelService:
     """One engine under one name, and its adapters under theirs."""
 
@@ -88,28 +96,35 @@ class ModelService:
         self._threads = ThreadPoolExecutor(options.preparing, thread_name_prefix="prepare")
         texts = TokenTexts(checkpoint.prompts.tokenizer)
         self._chat, self._completion = ChatForm(texts), CompletionForm(texts)
-        self.preparing = 0
+        self.preparing, self._counting = 0, threading.Lock()
         self._closed = False
 
     @contextmanager
-    def place(self) -> Iterator[None]:
+    def place(self) -> Iterator[Place]:
         """A place among the engine's requests, until it has taken this one itself. Raises ApiError."""
-        limit = self.engine.capacity
-        busy = self.engine.open + self.preparing
+        limit, place = self.engine.capacity, Place()
         if why := self.closed:
             raise refusal(EngineClosedError(why))
-        if busy >= limit:
-            raise refusal(EngineFullError(f"the engine is full: {busy} requests run or wait, {limit} at most"))
-        self.preparing += 1
+        with self._counting:
+            busy = self.engine.open + self.preparing
+            if busy >= limit:
+                raise refusal(EngineFullError(f"the engine is full: {busy} requests run or wait, {limit} at most"))
+            self.preparing += 1
         try:
-            yield
+            yield place
         finally:
+            with self._counting:
+                self._leave(place)
+
+    def _leave(self, place: Place) -> None:
+        if not place.left:
+            place.left = True
             self.preparing -= 1
 
-    async def take(self, body: bytes, kind: type[CommonFields], client: WaitingClient) -> Asked:
+    async def take(self, place: Place, body: bytes, kind: type[CommonFields], client: WaitingClient) -> Asked:
         """Raises ApiError."""
         loop = asyncio.get_running_loop()
-        asked = await loop.run_in_executor(self._threads, self._submit, body, kind, loop)
+        asked = await loop.run_in_executor(self._threads, self._submit, place, body, kind, loop)
         client.waits_for(asked.reply)
         return asked
 
@@ -139,12 +154,15 @@ class ModelService:
             return self.adapters.load(fields.lora_name, fields.lora_path)
         return self.adapters.unload(fields.lora_name)
 
-    def _submit(self, body: bytes, kind: type[CommonFields], loop: asyncio.AbstractEventLoop) -> Asked:
+    def _submit(self, place: Place, body: bytes, kind: type[CommonFields], loop: asyncio.AbstractEventLoop) -> Asked:
         fields = read_fields(body, kind)
         adapter = self.adapters.named(fields.model)
         pieces = Pieces(loop, every=fields.stream)
         try:
-            reply = self.engine.submit(self._translator.request(fields, adapter), pieces)
+            request = self._translator.request(fields, adapter)
+            with self._counting:  # in one or in the other, never in both
+                reply = self.engine.submit(request, pieces)
+                self._leave(place)
         except (ValueError, EngineFullError, EngineClosedError) as error:
             raise named_refusal(error, fields) from error
         form: AnswerForm = self._chat if isinstance(fields, ChatFields) else self._completion

@@ -6,6 +6,7 @@ import base64
 import http.client
 import json
 import struct
+import threading
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from PIL import Image
 
 from auras_ros.engine.options import EngineOptions
+from auras_ros.serve.errors import ApiError
 from auras_ros.serve.image_urls import read_image
 from tests.checkpoints.vlm.folders import image
 from tests.serve.serving import LONG_S, Served, asking, picture, serving, until
@@ -191,6 +193,35 @@ def test_a_bad_request_does_not_hurt_a_good_one(served: Served) -> None:
         if index % 8 == 0:
             assert served.post(CHAT, shown("data:image/png;base64,AAAA"))[0] == 400
     assert text == alone
+
+
+def test_a_request_is_never_counted_twice(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither where the engine has it already, and whoever reads it has not left its place yet."""
+    options = EngineOptions(kv_mib=16, block=4, running=1, waiting=1)
+    with serving(folder, options, started=False) as full, ThreadPoolExecutor(1) as pool:
+        submit, seen, others = full.engine.submit, list[ApiError | None](), list[threading.Thread]()
+
+        def look() -> None:
+            try:
+                with full.service.place():
+                    seen.append(None)
+            except ApiError as error:
+                seen.append(error)
+
+        def submitted(*given: Any) -> Any:
+            reply = submit(*given)
+            others.append(threading.Thread(target=look))
+            others[0].start()
+            others[0].join(0.2)  # it waits until the place is left
+            return reply
+
+        monkeypatch.setattr(full.engine, "submit", submitted)
+        answer = pool.submit(full.post, CHAT, HELLO)
+        until(lambda: bool(seen))
+        assert seen == [None]
+        others[0].join()
+        full.engine.start()
+        assert answer.result(LONG_S)[0] == 200
 
 
 def test_one_too_many_is_429_with_the_reason(folder: Path) -> None:
