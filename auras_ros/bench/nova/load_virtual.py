@@ -48,7 +48,7 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
     add_runs(parser)
     parser.add_argument("--sensitivity", action="store_true", help="each parameter of a6000 20 %% less and more, too")
     parser.add_argument("--sensitivity-seeds", type=int, default=3, help="traces for each of them (3)")
-    add_minutes(parser, 30.0)
+    add_minutes(parser, 60.0)
     add_seed(parser)
     options = parser.parse_args(argv)
     check_least(parser, options, sensitivity_seeds=2)
