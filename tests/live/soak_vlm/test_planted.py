@@ -120,10 +120,10 @@ def test_a_place_that_is_never_given_back_is_found(folder: Path, monkeypatch: py
     real, turns = service.ModelService.place, itertools.count(1)
 
     @contextmanager
-    def lost(self: service.ModelService) -> Iterator[None]:
-        with real(self):
+    def lost(self: service.ModelService) -> Iterator[service.Place]:
+        with real(self) as place:
             self.preparing += next(turns) == 2 * EVERY
-            yield
+            yield place
 
     monkeypatch.setattr(service.ModelService, "place", lost)
     with soaking(folder, patience_s=2.0) as soak:
