@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from auras_ros.cli.command import command_parser
 
-INFERENCES = ("auras", "robomimic")
+if TYPE_CHECKING:
+    from auras_ros.policies.loaders.convert import Converted
+
 METADATA = "env_metadata.json"  # robomimic's, as it was in the file
 
 EXAMPLE = """
@@ -36,44 +39,58 @@ def run(argv: list[str]) -> int:
     )
     parser.add_argument(
         "--inference",
-        choices=INFERENCES,
-        default=INFERENCES[0],
+        choices=("auras", "robomimic"),
+        default="auras",
         help="robomimic: its own code plays a .pth of its, as a process, for recurrent policies and whatever else our "
         "networks are not (auras doctor --sim robomimic --fix)",
     )
     options = parser.parse_args(argv)
-    own = options.inference != INFERENCES[0]
-    if own and options.source.suffix != ".pth":
-        parser.error("--inference robomimic: is for robomimic's .pth alone")
     if not options.source.exists():
         parser.error(f"{options.source}: not found")
     if options.images is not None and not options.images.is_dir():
         parser.error(f"--images: {options.images}: no such folder")
+    from auras_ros import environments
     from auras_ros.checkpoints.manifest import ROBOT
     from auras_ros.policies.loaders.convert import convert
     from auras_ros.policies.loaders.open import ROBOMIMIC, translator
-    from auras_ros.policies.loaders.ranges import ranges
     from auras_ros.policies.loaders.robot import Robot
 
     read = translator(options.source)  # first check the source itself, then what it needs
-    if own:
-        from auras_ros.environments import ROBOMIMIC as ENVIRONMENT
+    of_robomimic = options.source.suffix == ROBOMIMIC
+    if options.inference == "robomimic":
         from auras_ros.policies.loaders.robomimic_own import translate as read
 
-        ENVIRONMENT.python("robomimic")
+        if not of_robomimic:
+            parser.error(f"--inference robomimic: is for robomimic's {ROBOMIMIC} alone")
+        environments.ROBOMIMIC.python("robomimic")
     beside = options.source if options.source.is_dir() else options.source.parent
     given, sim, metadata = options.robot or beside / ROBOT, "", ""
-    if options.source.suffix == ROBOMIMIC:
-        from auras_ros.cli.robomimic_robot import metadata_of
+    if of_robomimic:
+        from auras_ros.cli.robomimic_robot import metadata_of, robot_of
 
         metadata = metadata_of(options.source)
-    if options.robot is None and not given.exists() and options.source.suffix == ROBOMIMIC:
-        from auras_ros.cli.robomimic_robot import robot_of
-
+    if of_robomimic and options.robot is None and not given.exists():
         robot, sim = robot_of(options.source)
     else:
         robot = Robot.load(given)
     made = convert(options.source, robot, options.out, options.images, read)
+    _say(made, options.images)
+    print(f"written and loaded for a check: {options.out}")
+    played = f"--checkpoint {options.out}"
+    if made.checkpoint.horizon == 1:  # nothing to compare modes by
+        played += " --modes seq --clock paused"
+    if metadata:
+        (options.out / METADATA).write_text(metadata, encoding="utf-8")
+        print(f"its task as robomimic makes it: auras eval --sim robomimic:metadata={options.out / METADATA} {played}")
+    if sim:
+        print(f"its own task: auras eval --sim {sim} {played}")
+    return 0
+
+
+def _say(made: Converted, images: Path | None) -> None:
+    """What was read, and what the golden sample is of."""
+    from auras_ros.policies.loaders.ranges import ranges
+
     checkpoint, plans = made.checkpoint, ", ".join(made.checkpoint.plans)
     print(f"read: {checkpoint.name}, {sum(p.numel() for p in checkpoint.networks.parameters()):,} parameters, {plans}")
     found = ranges(checkpoint)
@@ -83,18 +100,8 @@ def run(argv: list[str]) -> int:
         print("the training data exceed the limits: the actuator clips such actions, or refuses them if they exceed a")
         print("limit by more than its clip_tolerance; check the limits and the units")
     if made.observed:
-        print(f"golden sample: from the pictures in {options.images}")
+        print(f"golden sample: from the pictures in {images}")
     else:
         print("golden sample: from random pictures and positions, not from a robot: use --images for real ones")
     if made.margin is not None:
         print(f"golden sample: every token wins by at least {made.margin:.3g} standard deviations of its scores")
-    print(f"written and loaded for a check: {options.out}")
-    played = f"--checkpoint {options.out}"
-    if checkpoint.horizon == 1:  # nothing to compare modes by
-        played += " --modes seq --clock paused"
-    if metadata:
-        (options.out / METADATA).write_text(metadata, encoding="utf-8")
-        print(f"its task as robomimic makes it: auras eval --sim robomimic:metadata={options.out / METADATA} {played}")
-    if sim:
-        print(f"its own task: auras eval --sim {sim} {played}")
-    return 0

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros.cli.command import command_parser, refused_settings
-from auras_ros.cli.demo_policy import DemoPolicy, included
+from auras_ros.cli.demo_policy import DemoPolicy
+from auras_ros.cli.included import included
 from auras_ros.cli.outputs import check_outputs, make_folder
 from auras_ros.evaluate.fit import misfit
 from auras_ros.live.referee.episode import Rules

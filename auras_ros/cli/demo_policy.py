@@ -10,8 +10,6 @@ from auras_ros import resources
 from auras_ros.checkpoints.manifest import MANIFEST, ROBOT, read_policy, read_robot
 from auras_ros.nodes.actuator.settings import load_contract
 from auras_ros.pipeline.plan import Plan
-from auras_ros.sim.world import Sim
-from auras_ros.sim.worlds import SIMS
 
 STAGES = 6  # with a request of 3.4 control periods: frames of about one, whose requests live well within a horizon
 PERIOD_STEPS = 4  # control steps from one chunk of a quick plan to the next
@@ -58,21 +56,6 @@ class DemoPolicy:
         """A generation plan alone gets a frame period, which is meant for whole requests only."""
         period_ms = float(PERIOD_STEPS * self.contract.dt_ms)
         return replace(plan, frame_period_ms=period_ms) if plan == Plan(plan.generation) else plan
-
-
-def included(sim: Sim) -> str:
-    """The included policy of a world: it has the name of the world's node. Raises ValueError if there is none."""
-    if _is_included(sim):
-        return sim.world.name
-    worlds = ", ".join(name for name, each in SIMS.items() if _is_included(each))
-    raise ValueError(f"sim: no policy for {sim.name} is included: give --checkpoint FOLDER, or one of {worlds}")
-
-
-def _is_included(sim: Sim) -> bool:
-    try:
-        return (resources.find("checkpoints", sim.world.name) / MANIFEST).is_file()
-    except FileNotFoundError:
-        return False
 
 
 def in_turn(generation: str, stages: int) -> dict[str, Plan]:

@@ -124,7 +124,7 @@ def _played(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Eva
     """The result, partial if not all episodes were played; None if no group was completed."""
     if options.episodes < 1 or options.seed < 0:
         parser.error("--episodes must be at least 1 and --seed must not be negative")
-    from auras_ros.cli.demo_policy import included
+    from auras_ros.cli.included import included
     from auras_ros.evaluate.campaign import Campaign
     from auras_ros.evaluate.parts import EvaluationPart
     from auras_ros.evaluate.settings import batch_of, check_fit, check_seeds, find_sim, plan_named

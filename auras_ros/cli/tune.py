@@ -64,7 +64,7 @@ def run(argv: list[str]) -> int:
     if options.device == "cuda" and not has_cuda():
         parser.error("no CUDA device for timing frames; --device cpu times them on the CPU")
     importlib.import_module("matplotlib")  # checked before hours of work
-    from auras_ros.cli.demo_policy import included
+    from auras_ros.cli.included import included
     from auras_ros.evaluate.episode_runner import Task
     from auras_ros.evaluate.settings import find_sim
     from auras_ros.evaluate.world_pool import WorldPool

@@ -37,7 +37,7 @@ class EvaluatedMode:
     plain: bool = False
 
 
-FRAME_STEPS = 4
+FRAME_STEPS = 4  # control steps of a paused frame
 
 
 @dataclass(frozen=True)

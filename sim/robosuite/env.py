@@ -53,9 +53,12 @@ class Simulation:
         )
 
     def reset(self, seed: int) -> None:
+        self._seed(seed)
+        self.readings = self.env.reset()
+
+    def _seed(self, seed: int) -> None:
         """Everything that robosuite draws comes from one generator, which its parts share: it is set, not replaced."""
         self.env.rng.bit_generator.state = np.random.default_rng(seed).bit_generator.state
-        self.readings = self.env.reset()
 
     def step(self, action: NDArray[np.float64]) -> tuple[float, bool]:
         """One control period. Returns reward and success."""

@@ -50,8 +50,9 @@ LIFT: dict[str, Any] = {  # as robomimic's data sets have it
 
 @dataclass(frozen=True)
 class TaskMetadata:
-    """environment: robomimic's metadata, with controllers as robosuite 1.5 takes them. version: of the robosuite in
-    which they were written. absolute: actions are poses. frame: what they count from, world or a robot's base."""
+    """environment: robomimic's metadata, with a list of robots and controllers as robosuite 1.5 has them. version: of
+    the robosuite in which they were written. absolute: actions are poses. frame: what they count from, world or a
+    robot's base."""
 
     environment: dict[str, Any]
     version: str
@@ -89,6 +90,7 @@ def parse(metadata: Any, where: str) -> TaskMetadata:
     robots = [robots] if isinstance(robots, str) else robots
     if not isinstance(robots, list) or len(robots) not in (1, 2) or not all(isinstance(each, str) for each in robots):
         raise _refused(where, f"robots: {robots!r} is not one or two names of robots")
+    options["robots"] = robots
     rate = options.get("control_freq", 20)
     if isinstance(rate, bool) or not isinstance(rate, int | float) or not 1 <= rate <= 1000 or 1000 % rate:
         raise _refused(where, f"control_freq: {rate!r} has no period of whole ms")

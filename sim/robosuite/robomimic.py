@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +69,7 @@ class RobomimicWorld(RobosuiteWorld):
     def _simulated(self) -> Simulation:
         from auras_ros.sim.robosuite.robomimic_env import RobomimicSimulation
 
-        made = RobomimicSimulation(deepcopy(self._task.environment))
+        made = RobomimicSimulation(self._task.environment)
         wanted, taken = len(self.channels), made.env.action_dim
         if taken != wanted:  # of a robot with two arms, or of another gripper
             raise ValueError(f"{self.name}: these robots take {taken} numbers, expected {wanted}")

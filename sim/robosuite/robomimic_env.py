@@ -6,6 +6,7 @@ looks (`tests/worlds/test_robomimic.py`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,16 +22,16 @@ OBJECT = "object"  # robomimic's key of all objects' readings, one after the oth
 class RobomimicSimulation(Simulation):
     """metadata: as `env_utils.create_env_from_metadata` takes them; the model is made once (docs/worlds.md)."""
 
-    def __init__(self, metadata: dict[str, Any]) -> None:
+    def __init__(self, metadata: Mapping[str, Any]) -> None:
         obs_utils.initialize_obs_utils_with_obs_specs([{"obs": {"low_dim": [OBJECT]}}])
         options = {"seed": 0, **metadata["env_kwargs"], "hard_reset": False}  # pictures are drawn of the first model
         options["controller_configs"] = _composite(options["controller_configs"], options["robots"])
-        metadata["env_kwargs"] = options
-        self.wrapper = env_utils.create_env_from_metadata(metadata, render_offscreen=False, use_image_obs=False)
+        made = {**metadata, "env_kwargs": options}
+        self.wrapper = env_utils.create_env_from_metadata(made, render_offscreen=False, use_image_obs=False)
         super().__init__(self.wrapper.env)
 
     def reset(self, seed: int) -> None:
-        self.env.rng.bit_generator.state = np.random.default_rng(seed).bit_generator.state
+        self._seed(seed)
         self._read(self.wrapper.reset())
 
     def step(self, action: NDArray[np.float64]) -> tuple[float, bool]:
@@ -48,8 +49,7 @@ class RobomimicSimulation(Simulation):
             at += size
 
 
-def _composite(configs: Any, robots: Any) -> list[Any]:
+def _composite(configs: Any, robots: Sequence[str]) -> list[Any]:
     """A controller for each robot as robosuite 1.5 takes it, of those that older versions took."""
-    names = [robots] if isinstance(robots, str) else robots
-    each = configs if isinstance(configs, list) else [configs] * len(names)
-    return [refactor_composite_controller_config(one, name, ["right"]) for one, name in zip(each, names, strict=True)]
+    each = configs if isinstance(configs, list) else [configs] * len(robots)
+    return [refactor_composite_controller_config(one, name, ["right"]) for one, name in zip(each, robots, strict=True)]

@@ -59,15 +59,15 @@ def translate(path: Path, robot: Robot) -> Translated:
 
 def _checkpoint(file: RobomimicFile) -> dict[str, Any]:
     """What robomimic reads of the file beside the weights, of the observations that the policy sees."""
+    inputs = file.inputs()
     told: dict[str, Any] = {
         "algo_name": file.payload.text("algo_name"),
         "config": json.dumps(without_downloads(file.config.values)),
         "shape_metadata": {
             "ac_dim": file.actions,
-            "all_shapes": {each.name: list(each.shape) for each in file.inputs().features},
+            "all_shapes": {each.name: list(each.shape) for each in inputs.features},
         },
     }
-    inputs = file.inputs()
     if file.payload.get(OBSERVED, None) is not None:
         if inputs.cameras:
             raise CheckpointError(f"{file.path}: payload.{OBSERVED}: of images are not supported")
