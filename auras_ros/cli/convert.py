@@ -55,13 +55,13 @@ def run(argv: list[str]) -> int:
     from auras_ros.policies.loaders.open import ROBOMIMIC, translator
     from auras_ros.policies.loaders.robot import Robot
 
-    read = translator(options.source)  # first check the source itself, then what it needs
     of_robomimic = options.source.suffix == ROBOMIMIC
+    if options.inference == "robomimic" and not of_robomimic:
+        parser.error(f"--inference robomimic: is for robomimic's {ROBOMIMIC} alone")
+    read = translator(options.source)  # first check the source itself, then what it needs
     if options.inference == "robomimic":
         from auras_ros.policies.loaders.robomimic_own import translate as read
 
-        if not of_robomimic:
-            parser.error(f"--inference robomimic: is for robomimic's {ROBOMIMIC} alone")
         environments.ROBOMIMIC.python("robomimic")
     beside = options.source if options.source.is_dir() else options.source.parent
     given, sim, metadata = options.robot or beside / ROBOT, "", ""
