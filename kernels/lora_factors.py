@@ -19,7 +19,7 @@ Form = TypeVar("Form")
 
 
 class Factors(NamedTuple):
-    """Of one adapter and layer. a: [parts * rank, in]; b: [out, rank], the scale in it."""
+    """Of one adapter and layer. a: [parts * rank, in]; b: [out, rank], the scale in it, in whatever order in memory."""
 
     a: Tensor
     b: Tensor

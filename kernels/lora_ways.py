@@ -68,7 +68,7 @@ def _window(group: RowGroup, tokens: int) -> tuple[slice, slice]:
 def _blocked(y: Tensor, x: Tensor, group: RowGroup, factors: FactorSet, bounds: Sequence[int]) -> None:
     (a, b), (around, own) = factors.by_slot[group.slot], _window(group, len(x))
     for inner, (low, high) in zip(linear(x[around], a).split(b.shape[1], 1), pairwise(bounds), strict=True):
-        y[group.begin : group.end, low:high].add_(linear(inner, b[low:high])[own], alpha=group.sign)
+        y[group.begin : group.end, low:high].add_(linear(inner, b[low:high].contiguous())[own], alpha=group.sign)
 
 
 def _packed(y: Tensor, x: Tensor, group: RowGroup, factors: FactorSet, bounds: Sequence[int]) -> None:

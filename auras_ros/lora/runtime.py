@@ -37,13 +37,14 @@ class LoraRuntime:
         name of one way, or the file of a searched table; without either by a rule. exact: see `MergedWeights`."""
         config = decoder.config
         sites, head = decoder_sites(config), None if config.tied else head_site(config)
-        self.slots = AdapterSlots(store, sites, head, rank, slots)
+        kernels = store.device.type != "cpu"
+        self.slots = AdapterSlots(store, sites, head, rank, slots, kernels)
         self.registry = AdapterRegistry(targets, self.slots.check)
         self.weights = MergedWeights(decoder, sites, head, exact)
         self._chooser = FixedWay(WAYS[ways]) if ways in WAYS else read_ways(Path(ways)) if ways else RULE
         self._bounds = site_bounds([*sites, *([] if head is None else [head])])
         self._kernels = None
-        if store.device.type != "cpu":
+        if kernels:
             places = {(layer, site.name): site.bounds for layer in range(config.layers) for site in sites}
             places |= {} if head is None else {(HEAD, head.name): head.bounds}
             self._kernels = KernelAdapters(self.slots, places, _triton())

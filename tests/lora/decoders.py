@@ -20,16 +20,23 @@ RANK = 6
 
 
 class Decoder:
-    """config: sizes that are others. slots: for adapters of RANK at most."""
+    """config: sizes that are others. slots: for adapters of RANK at most. kernels: as `AdapterSlots` has it."""
 
-    def __init__(self, dtype: torch.dtype = torch.float32, slots: int = 3, int8: bool = False, **config: Any) -> None:
+    def __init__(
+        self,
+        dtype: torch.dtype = torch.float32,
+        slots: int = 3,
+        int8: bool = False,
+        kernels: bool = False,
+        **config: Any,
+    ) -> None:
         torch.manual_seed(0)
         self.config = LlamaConfig(**SIZES | config)
         self.llama = FusedLlama(Llama(self.config).to(dtype).eval().requires_grad_(False), int8)
         self.sites = decoder_sites(self.config)
         self.head = None if self.config.tied else head_site(self.config)
         cache = PagedKVCache(self.config.layers, 64 * slots, 8, self.config.kv_heads, 12, dtype=dtype)
-        self.slots = AdapterSlots(cache.store, self.sites, self.head, RANK, slots)
+        self.slots = AdapterSlots(cache.store, self.sites, self.head, RANK, slots, kernels)
 
     @property
     def all_sites(self) -> Sequence[Site]:

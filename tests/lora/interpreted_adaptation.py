@@ -24,7 +24,7 @@ BATCHES: dict[str, tuple[list[Owner], list[int], Owner]] = {
 
 
 def main() -> None:
-    decoder, found = Decoder(), dict[str, float]()
+    decoder, found = Decoder(kernels=True), dict[str, float]()
     for slot, rank in enumerate((RANK, 3, 1)):
         decoder.put(slot, rank, slot)
     bounds, kernels = site_bounds(decoder.all_sites), KernelAdapters(decoder.slots, decoder.places, TritonLora)

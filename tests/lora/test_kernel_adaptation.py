@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 
 import pytest
+import torch
 from torch import Tensor
 
 from auras_ros.kernels.lora_index import GroupIndex, LayerPointers
@@ -34,8 +35,16 @@ def adapters(decoder: Decoder) -> KernelAdapters:
     return KernelAdapters(decoder.slots, decoder.places, Kernels)
 
 
+def test_a_cpu_has_the_outputs_of_b_side_by_side() -> None:
+    """As MKL multiplies few rows quickest; the kernels have its ranks side by side, and equal numbers."""
+    cpu, gpu = (Decoder(kernels=kernels).put(0, RANK, 1).decoder[1, "qkv"] for kernels in (False, True))
+    assert (cpu.b.stride(), gpu.b.stride()) == ((1, len(cpu.b)), (RANK, 1))
+    assert torch.equal(cpu.b, gpu.b)
+    assert torch.equal(cpu.a, gpu.a)
+
+
 def test_pointers_follow_the_slots() -> None:
-    decoder = Decoder()
+    decoder = Decoder(kernels=True)
     first = decoder.put(0, RANK, 1)
     made, rows = adapters(decoder), row_groups([0], [3], None)
     assert rows is not None
@@ -54,7 +63,7 @@ def test_pointers_follow_the_slots() -> None:
 
 
 def test_what_is_kept_is_one_for_each_size_and_has_the_newest_batch() -> None:
-    decoder = Decoder()
+    decoder = Decoder(kernels=True)
     made = adapters(decoder)
     rows = [row_groups(owners, [1] * 4, merged) for owners, merged in (([0, 1, 0, None], None), ([1, 0, 2, None], 0))]
     assert rows[0] is not None

@@ -98,7 +98,7 @@ class CaseRun:
             factors = {
                 slot: Factors(
                     torch.randn(len(outputs) * rank, width, generator=random_) / width**0.5,
-                    torch.randn(out, rank, generator=random_) / 1e3,
+                    (torch.randn(rank, out, generator=random_) / 1e3).t(),  # as `AdapterSlots` places it
                 )
                 for slot, rank in enumerate([*case.ranks, 1])
             }
