@@ -86,7 +86,8 @@ class AdapterSlots:
                     decoder[layer, site.name] = _placed(room[begin:], factors, self._kernels)
                 begin += site.numbers(self.rank)
         if self._head is not None and (factors := self._head.factors(HEAD, adapter.factors)) is not None:
-            decoder[HEAD, self._head.name] = Factors(*(each.to(self._layers) for each in factors))
+            room = self._layers.new_empty(sum(each.numel() for each in factors))
+            decoder[HEAD, self._head.name] = _placed(room, factors, self._kernels)
         vision = {
             name: LoraFactors(*(each.to(self._layers) for each in factors))
             for name, factors in adapter.factors.items()
