@@ -6,13 +6,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import chain, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from auras_ros.kernels.lora_factors import FactorSet, LayerKind
+
+Form = TypeVar("Form")
 
 
 class RowGroup(NamedTuple):
@@ -50,6 +52,7 @@ class AdapterRows:
         self.slots = tuple(sorted({each.slot for each in self.groups}))
         self.chooser: object = None  # by whom `way` was chosen
         self.way: Way = _nothing
+        self._forms: dict[object, Any] = {}
 
     @property
     def shape(self) -> LoraShape:
@@ -57,6 +60,13 @@ class AdapterRows:
         kind, phase = self.kind, "prefill" if self.order is None else "decode"
         rank, places = max(kind.ranks[slot] for slot in self.slots), sum(each.end - each.begin for each in self.groups)
         return LoraShape(phase, places, rank, kind.width, kind.out, kind.parts, len(self.groups))
+
+    def form(self, make: Callable[[AdapterRows], Form]) -> Form:
+        """What a way makes of the groups, made once."""
+        found: Form | None = self._forms.get(make)
+        if found is None:
+            found = self._forms[make] = make(self)
+        return found
 
     def keep_own_(self, inner: Tensor) -> Tensor:
         """Of products [T, parts * columns] with `JoinedFactors` those of a row with its own adapters, with their sign;

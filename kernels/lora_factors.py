@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequenc
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
+import torch
 from torch import Tensor
 
 _KEEPING = threading.Lock()
@@ -63,6 +64,7 @@ class FactorSet(MutableMapping[int, Factors]):
     def _changed(self) -> None:
         self.kind = _kind(self.by_slot)
         self._copies: dict[tuple[object, tuple[int, ...]], Any] = {}
+        self._addresses: Mapping[int, tuple[int, int]] | None = None
 
     def __getitem__(self, slot: int) -> Factors:
         return self.by_slot[slot]
@@ -80,6 +82,17 @@ class FactorSet(MutableMapping[int, Factors]):
 
     def __len__(self) -> int:
         return len(self.by_slot)
+
+    @property
+    def addresses(self) -> Mapping[int, tuple[int, int]] | None:
+        """Slot -> where A and B are in memory; None unless all are float32, with A's inputs and B's outputs side by
+        side."""
+        if self._addresses is None and all(
+            a.dtype == b.dtype == torch.float32 and a.is_contiguous() and b.t().is_contiguous()
+            for a, b in self.by_slot.values()
+        ):
+            self._addresses = {slot: (a.data_ptr(), b.data_ptr()) for slot, (a, b) in self.by_slot.items()}
+        return self._addresses
 
     def drop_joined(self) -> bool:
         """Drops the copies of several adapters and not all, which another batch would not use; False if there are

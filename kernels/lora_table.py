@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from auras_ros.kernels.lora_batch import LoraShape, Way
-from auras_ros.kernels.lora_ways import WAYS
+from auras_ros.kernels.lora_ways import COMPILED, WAYS, way_named
 
 FEW_TOKENS, JOINT_WORK = 16, 1 << 16  # tokens, and numbers of all A, up to which the rule joins adapters
 REMEMBERED = 1 << 16  # shapes whose way is remembered
+FEW_ROWS = 16  # of an adapter, up to which the rule has our kernels
 BLOCKS_WORK = 1 << 20  # multiplications of an adapter's A from which oneDNN's call costs less than it saves
 
 
@@ -69,6 +70,8 @@ def _distance(one: LoraShape, other: LoraShape) -> float:
 
 def rule(shape: LoraShape) -> str:
     """Without a table."""
+    if COMPILED in WAYS and shape.tokens <= FEW_ROWS * shape.adapters:
+        return COMPILED
     if shape.tokens <= FEW_TOKENS and (shape.adapters == 1 or shape.adapters * shape.rank * shape.width < JOINT_WORK):
         return "joint"
     work = shape.tokens // shape.adapters * shape.rank * shape.width
@@ -79,9 +82,9 @@ class WayTable:
     """For a CPU."""
 
     def __init__(self, entries: Mapping[LoraShape, str]) -> None:
-        """Raises ValueError for a way that is not in the catalogue."""
-        if unknown := sorted(set(entries.values()) - set(WAYS)):
-            raise ValueError(f"way '{unknown[0]}' is not known; known: {', '.join(WAYS)}")
+        """Raises ValueError for a way that there is not."""
+        for name in sorted(set(entries.values())):
+            way_named(name)
         self._shapes = NearestShapes(entries)
         self._chosen: dict[LoraShape, Way] = {}
 

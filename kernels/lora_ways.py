@@ -14,12 +14,14 @@ gathered       one batched product over the rows, with each row's factors, of co
 joint          all rows times all adapters, a mask for whose is whose, and back: two products in all, joined copies
 joint-packed   the same with joined copies in oneDNN's blocks
 joint-mixed    the same with A in blocks and B as it stands
+compiled       by our own kernels: two launches for all groups and parts (`lora_compiled`); where Numba is installed
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
+from importlib.util import find_spec
 from itertools import pairwise
 
 import torch
@@ -32,6 +34,7 @@ from auras_ros.kernels.lora_forms import join, join_mixed, join_packed, linear, 
 
 GroupProduct = Callable[[Tensor, Tensor, RowGroup, FactorSet, Sequence[int]], None]
 FILLED = 16
+COMPILED = "compiled"
 
 
 def _product(y: Tensor, x: Tensor, group: RowGroup, factors: FactorSet, bounds: Sequence[int]) -> None:
@@ -164,6 +167,23 @@ def tiles(rows: int) -> Way:
     return partial(_segmented, product=partial(_tiled, tile=rows))
 
 
+@cache
+def _compiled_way() -> Way:
+    from auras_ros.kernels.lora_compiled import compiled
+
+    return compiled(partial(_segmented, product=_product))
+
+
+def _compiled(y: Tensor, x: Tensor, batch: AdapterRows, factors: FactorSet, bounds: Sequence[int]) -> None:
+    _compiled_way()(y, x, batch, factors, bounds)
+
+
+def prepare() -> None:
+    """Compiles what would else be compiled while a request waits: a second or two."""
+    if COMPILED in WAYS:
+        _compiled_way()
+
+
 WAYS: Mapping[str, Way] = {
     "segmented": partial(_segmented, product=_product),
     "blocked": partial(_segmented, product=_blocked),
@@ -175,4 +195,13 @@ WAYS: Mapping[str, Way] = {
     "joint": _joint,
     "joint-packed": _joint_packed,
     "joint-mixed": _joint_mixed,
+    **({COMPILED: _compiled} if find_spec("numba") else {}),
 }
+
+
+def way_named(name: str) -> Way:
+    """Raises ValueError for one that there is not."""
+    if name in WAYS:
+        return WAYS[name]
+    why = "needs Numba (extra `numba`)" if name == COMPILED else f"is not known; known: {', '.join(WAYS)}"
+    raise ValueError(f"way '{name}' {why}")

@@ -10,7 +10,7 @@ from torch import Tensor
 from auras_ros.checkpoints.peft import AdapterTargets
 from auras_ros.kernels.lora_table import RULE, FixedWay
 from auras_ros.kernels.lora_table_file import read_ways
-from auras_ros.kernels.lora_ways import WAYS
+from auras_ros.kernels.lora_ways import COMPILED, WAYS, prepare, way_named
 from auras_ros.lora.adaptation import Adaptation, row_groups, site_bounds
 from auras_ros.lora.kernel_adaptation import KernelAdapters, MakeKernels
 from auras_ros.lora.merge import MergedWeights
@@ -41,10 +41,13 @@ class LoraRuntime:
         self.slots = AdapterSlots(store, sites, head, rank, slots, kernels)
         self.registry = AdapterRegistry(targets, self.slots.check)
         self.weights = MergedWeights(decoder, sites, head, exact)
-        self._chooser = FixedWay(WAYS[ways]) if ways in WAYS else read_ways(Path(ways)) if ways else RULE
+        named = ways in WAYS or ways == COMPILED
+        self._chooser = FixedWay(way_named(ways)) if named else read_ways(Path(ways)) if ways else RULE
         self._bounds = site_bounds([*sites, *([] if head is None else [head])])
         self._kernels = None
-        if kernels:
+        if not kernels:
+            prepare()
+        else:
             places = {(layer, site.name): site.bounds for layer in range(config.layers) for site in sites}
             places |= {} if head is None else {(HEAD, head.name): head.bounds}
             self._kernels = KernelAdapters(self.slots, places, _triton())

@@ -26,14 +26,18 @@ class Example(NamedTuple):
         order = None if self.order is None else torch.tensor(self.order)
         return RowGroups([RowGroup(*each) for each in self.groups], order)
 
-    def tensors(self, seed: int = 0, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, dict[int, Factors]]:
-        """y, x, factors by slot."""
+    def tensors(
+        self, seed: int = 0, dtype: torch.dtype = torch.float32, beside: bool = False
+    ) -> tuple[Tensor, Tensor, dict[int, Factors]]:
+        """y, x, factors by slot. beside: B's outputs stand side by side in memory, as a slot on a CPU has them."""
         random, parts, out = torch.Generator().manual_seed(seed), len(self.bounds) - 1, self.bounds[-1]
 
         def numbers(*shape: int) -> Tensor:
             return torch.randn(*shape, generator=random).to(dtype)
 
         factors = {slot: Factors(numbers(parts * r, self.width), numbers(out, r)) for slot, r in self.ranks.items()}
+        if beside:
+            factors = {slot: Factors(a, b.t().contiguous().t()) for slot, (a, b) in factors.items()}
         return numbers(self.tokens, out), numbers(self.tokens, self.width), factors
 
 

@@ -34,8 +34,8 @@ def no_gradients() -> Iterator[None]:
         yield
 
 
-def check(example: Example, way: str, seed: int = 0) -> None:
-    y, x, factors = example.tensors(seed)
+def check(example: Example, way: str, seed: int = 0, beside: bool = True) -> None:
+    y, x, factors = example.tensors(seed, beside=beside)
     expected = wanted(y, x, example.rows(), factors, example.bounds)
     add_lora_(y, x, example.rows(), FactorSet(factors), example.bounds, FixedWay(ALL[way]))
     torch.testing.assert_close(y.double(), expected, rtol=1e-4, atol=1e-3)
@@ -44,7 +44,8 @@ def check(example: Example, way: str, seed: int = 0) -> None:
 @pytest.mark.parametrize("way", ALL)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_each_way_is_the_plain_sum(name: str, way: str) -> None:
-    check(EXAMPLES[name], way)
+    for beside in (True, False):
+        check(EXAMPLES[name], way, beside=beside)
 
 
 @st.composite
@@ -74,7 +75,7 @@ def test_all_ways_agree_on_any_batch(example: Example, seed: int) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_rows_of_no_group_keep_their_bits(way: str) -> None:
     example = EXAMPLES["ragged, unaligned"]
-    y, x, factors = example.tensors()
+    y, x, factors = example.tensors(beside=True)
     kept = y.clone()
     add_lora_(y, x, example.rows(), FactorSet(factors), example.bounds, FixedWay(WAYS[way]))
     assert torch.equal(y[6:9], kept[6:9])
@@ -85,7 +86,7 @@ def test_rows_of_no_group_keep_their_bits(way: str) -> None:
 @pytest.mark.parametrize("order", [None, (0, 2, 1, 3)])
 def test_a_number_that_is_not_finite_stays_in_its_adapters_rows(way: str, order: tuple[int, ...] | None) -> None:
     example = Example(4, 8, (0, 6), {0: 2, 1: 2}, ((0, 0, 2), (1, 2, 4)), order)
-    y, x, factors = example.tensors()
+    y, x, factors = example.tensors(beside=True)
     factors[1].a.fill_(torch.finfo(torch.float32).max)
     add_lora_(y, x, example.rows(), FactorSet(factors), example.bounds, FixedWay(WAYS[way]))
     others = [2, 3] if order is None else [1, 3]
@@ -113,7 +114,7 @@ def test_without_onednn_its_ways_multiply_plainly(monkeypatch: pytest.MonkeyPatc
 def test_outputs_that_lie_apart_in_memory() -> None:
     """y is a part of a wider tensor."""
     example = EXAMPLES["rows apart, three parts"]
-    y, x, factors = example.tensors()
+    y, x, factors = example.tensors(beside=True)
     expected = wanted(y, x, example.rows(), factors, example.bounds)
     for way in WAYS:
         wide = torch.cat([y, y], 1)
@@ -124,10 +125,10 @@ def test_outputs_that_lie_apart_in_memory() -> None:
 
 def factors(rank: int, seed: int) -> Factors:
     random = torch.Generator().manual_seed(seed)
-    return Factors(torch.randn(rank, 16, generator=random), torch.randn(8, rank, generator=random))
+    return Factors(torch.randn(rank, 16, generator=random), torch.randn(rank, 8, generator=random).t())
 
 
-@pytest.mark.parametrize("way", ["joint", "joint-packed", "packed", "mixed", "padded", "gathered"])
+@pytest.mark.parametrize("way", ["joint", "joint-packed", "packed", "mixed", "padded", "gathered", "compiled"])
 def test_a_slot_that_is_filled_anew_is_read_anew(way: str) -> None:
     """Its memory is the old adapter's: only the set is told."""
     held = FactorSet({0: factors(2, 1), 1: factors(2, 2)})

@@ -13,7 +13,8 @@ import torch
 
 from auras_ros.kernels.grouped_lora import FactorSet, RowGroup, RowGroups, add_lora_
 from auras_ros.kernels.lora_batch import LoraShape
-from auras_ros.kernels.lora_table import FEW_TOKENS, RULE, WayTable
+from auras_ros.kernels.lora_table import FEW_ROWS, FEW_TOKENS, RULE, WayTable
+from auras_ros.kernels.lora_table import rule as rule_of_ways
 from auras_ros.kernels.lora_table_file import cpu_name, gpu_name, read_table, read_ways, write_table
 from auras_ros.kernels.lora_tilings import EXPAND, SHRINK, Tiling, TilingTable, rule, tiling
 from auras_ros.kernels.lora_ways import WAYS
@@ -37,10 +38,9 @@ ENTRIES = {
         (ONE._replace(tokens=3000, width=300, rank=8), "padded"),
         (ONE._replace(phase="prefill", tokens=100), "adapter"),
         (ONE._replace(phase="prefill", tokens=700), "blocked"),
-        (ONE._replace(parts=3), "joint"),
-        (ONE._replace(parts=3, width=1024), "segmented"),  # adapters that are long to join
-        (ONE._replace(parts=3, width=1 << 20, adapters=1), "joint"),  # nothing is joined
-        (ONE._replace(parts=3, tokens=FEW_TOKENS + 1), "segmented"),
+        (ONE._replace(parts=3), "compiled"),
+        (ONE._replace(parts=3, tokens=4 * FEW_ROWS), "compiled"),
+        (ONE._replace(parts=3, tokens=4 * FEW_ROWS + 1), "segmented"),
         (ONE._replace(parts=3, tokens=1024), "mixed"),
     ],
 )
@@ -49,6 +49,25 @@ def test_the_nearest_shape_decides_and_the_rule_where_there_is_none(shape: LoraS
     for _ in range(2):
         assert table.name(shape) == way
         assert table.choose(shape) is WAYS[way]
+
+
+@pytest.mark.parametrize(
+    ("shape", "way"),
+    [
+        (ONE, "joint"),
+        (ONE._replace(width=1024), "segmented"),  # adapters that are long to join
+        (ONE._replace(width=1 << 20, adapters=1), "joint"),  # nothing is joined
+        (ONE._replace(tokens=FEW_TOKENS + 1), "segmented"),
+        (ONE._replace(tokens=1024), "mixed"),
+    ],
+)
+def test_without_numba_the_rule_knows_no_kernels_of_ours(
+    shape: LoraShape, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(WAYS, "compiled")
+    assert rule_of_ways(shape) == way
+    with pytest.raises(ValueError, match="way 'compiled' needs Numba"):
+        WayTable({ONE: "compiled"})
 
 
 def test_a_batch_looks_up_once_for_all_layers_of_a_kind() -> None:
@@ -64,7 +83,7 @@ def test_a_batch_looks_up_once_for_all_layers_of_a_kind() -> None:
         add_lora_(torch.zeros(3, 8), torch.zeros(3, 16), rows, FactorSet({0: factors(2, seed), 1: factors(4, seed)}),
                   (0, 8), chooser)  # fmt: skip
     assert asked == [LoraShape("decode", 3, 4, 16, 8, 1, 2)]
-    assert RULE.name(asked[0]) == "joint"
+    assert RULE.name(asked[0]) == "compiled"
 
 
 def test_an_unknown_way_is_refused() -> None:
@@ -80,7 +99,7 @@ def test_a_file_has_the_tables_of_several_devices(tmp_path: Path) -> None:
     assert read_table(path, cpu_name()) == ENTRIES
     assert read_ways(path).name(ONE) == "joint"
     assert read_table(path, "another") == {}
-    assert read_ways(path, threads=99).name(ONE._replace(tokens=64)) == "segmented"
+    assert read_ways(path, threads=99).name(ONE._replace(tokens=65)) == "segmented"
     assert list(read_table(path, "NVIDIA H100, triton 3.7").values()) == ["16x16x64 w4 s3 k2"]
     assert "1 thread" in cpu_name(1)
     assert "2 threads" in cpu_name(2)

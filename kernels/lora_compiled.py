@@ -1,0 +1,153 @@
+"""The way of `lora_ways` that is compiled: the products of all groups and parts of a layer in two launches, one that
+shrinks and one that expands. Factors are read where they lie, once for all rows of a group; nothing is brought together
+or copied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numba import cfunc, float32, int64, njit, types
+from torch import Tensor
+
+from auras_ros.kernels.compiled import (
+    BYTES,
+    COLUMNS,
+    Launch,
+    add_products,
+    columns_of_tile,
+    inner_products,
+    number_at,
+    rows_of_tile,
+    take_share,
+)
+from auras_ros.kernels.lora_batch import AdapterRows, Way
+from auras_ros.kernels.lora_factors import FactorSet
+
+LONG = 8  # bytes of a number of a table
+SHRINK_BYTES = 1 << 18  # of the rows that meet all of A before the next ones do: they stay in a core's cache
+EXPAND_ROWS = 16  # that meet all of B before the next ones do
+ROWS_OF_SHARE = 16  # from which threads divide the rows, and not the columns, when they shrink
+SHARE = 1 << 15  # multiplications that are worth a thread
+
+# Numbers of a layer's table, and of each of its groups
+_, PHASE, Y, Y_STEP, X, X_STEP, WIDTH, OUT, ROWS, PLACES, INNER, STEP, GROUPS, COUNT, PARTS, SHARES, BOUNDS = range(17)
+BEGIN, END, RANK, SIGN, A, B, SIZE = range(7)
+
+
+@njit
+def _shrink(x, x_step, index, rows, a, width, low, high, inner, step):
+    """inner[m, n] = x[index[m]] a[n], for n from low to high."""
+    block = max(4, SHRINK_BYTES // (width * BYTES))
+    for begin in range(0, rows, block):
+        end, n = min(begin + block, rows), low
+        while n < high:
+            columns, m = COLUMNS if high - n >= COLUMNS else 1, begin
+            while m < end:
+                tall = rows_of_tile(end - m)
+                inner_products(
+                    tall, columns, x, x_step, index + m * LONG, a + n * width * BYTES, width, width,
+                    inner + (m * step + n) * BYTES, step,
+                )  # fmt: skip
+                m += tall
+            n += columns
+
+
+@njit
+def _expand(y, y_step, index, rows, inner, step, b, b_step, rank, low, high, sign):
+    """y[index[m], o] += sign * inner[m] b[:, o], for o from low to high."""
+    for begin in range(0, rows, EXPAND_ROWS):
+        end, o = min(begin + EXPAND_ROWS, rows), low
+        while o < high:
+            columns, m = columns_of_tile(high - o), begin
+            while m < end:
+                tall = rows_of_tile(end - m)
+                add_products(
+                    tall, columns, y + o * BYTES, y + o * BYTES, y_step, index + m * LONG,
+                    inner + m * step * BYTES, step, 1, b + o * BYTES, b_step, rank, sign,
+                )  # fmt: skip
+                m += tall
+            o += columns
+
+
+@cfunc(types.void(int64))
+def _kernel(table):
+    """Each thread has a share of the columns or rows of every group: no two write the same number."""
+    index, inner, step = number_at(table, ROWS), number_at(table, INNER), number_at(table, STEP)
+    width, out, parts = number_at(table, WIDTH), number_at(table, OUT), number_at(table, PARTS)
+    places, shares = number_at(table, PLACES), number_at(table, SHARES)
+    share = take_share(table)
+    while share < shares:
+        for number in range(number_at(table, COUNT)):
+            group = number_at(table, GROUPS) + number * SIZE * LONG
+            begin, end, rank = number_at(group, BEGIN), number_at(group, END), number_at(group, RANK)
+            if number_at(table, PHASE) == 0:
+                low, high = 0, parts * rank
+                if places >= ROWS_OF_SHARE * shares:
+                    begin, end = max(begin, places * share // shares), min(end, places * (share + 1) // shares)
+                else:
+                    low, high = high * share // shares, high * (share + 1) // shares
+                _shrink(
+                    number_at(table, X), number_at(table, X_STEP), index + begin * LONG, end - begin,
+                    number_at(group, A), width, low, high, inner + begin * step * BYTES, step,
+                )  # fmt: skip
+                continue
+            for part in range(parts):
+                low = max(number_at(table, BOUNDS + part), out * share // shares)
+                high = min(number_at(table, BOUNDS + part + 1), out * (share + 1) // shares)
+                _expand(
+                    number_at(table, Y), number_at(table, Y_STEP), index + begin * LONG, end - begin,
+                    inner + (begin * step + part * rank) * BYTES, step, number_at(group, B), out, rank, low, high,
+                    float32(number_at(group, SIGN)),
+                )  # fmt: skip
+        share = take_share(table)
+
+
+class _Layers(NamedTuple):
+    """What the layers of one kind share within a forward. rows, inner: kept, as the table has their addresses."""
+
+    launch: Launch
+    groups: np.ndarray
+    shares: int
+    rows: Tensor
+    inner: Tensor
+
+
+def _prepare(batch: AdapterRows) -> _Layers:
+    kind, rows = batch.kind, batch.rows
+    step = kind.parts * max(kind.ranks[slot] for slot in batch.slots)
+    inner, groups = torch.empty(len(rows), step), np.zeros((len(batch.groups), SIZE), np.int64)
+    first, work = 0, 0
+    for own, each in zip(groups, batch.groups, strict=True):
+        rank, count = kind.ranks[each.slot], each.end - each.begin
+        own[:A] = first, first + count, rank, each.sign
+        first, work = first + count, work + count * rank * (kind.parts * kind.width + kind.out)
+    shares = max(1, min(torch.get_num_threads(), work // SHARE))
+    launch = Launch(_kernel, BOUNDS + kind.parts + 1)
+    launch.table[[WIDTH, OUT, PARTS, SHARES]] = kind.width, kind.out, kind.parts, shares
+    launch.table[[ROWS, PLACES, INNER, STEP]] = rows.data_ptr(), len(rows), inner.data_ptr(), step
+    launch.table[[GROUPS, COUNT]] = groups.ctypes.data, len(groups)
+    return _Layers(launch, groups, shares, rows, inner)
+
+
+def compiled(otherwise: Way) -> Way:
+    """otherwise: for other numbers than float32, and for tensors whose rows, or whose B's outputs, lie apart."""
+
+    def add(y: Tensor, x: Tensor, batch: AdapterRows, factors: FactorSet, bounds: Sequence[int]) -> None:
+        addresses = factors.addresses
+        if addresses is None or not x.dtype == y.dtype == torch.float32 or y.stride(1) != 1 or x.stride(1) != 1:
+            otherwise(y, x, batch, factors, bounds)
+            return
+        launch, groups, shares, _, _ = batch.form(_prepare)
+        for group, slot in zip(groups, batch.own_slots, strict=True):
+            group[A:] = addresses[slot]
+        table = launch.table
+        table[Y], table[Y_STEP], table[X], table[X_STEP] = y.data_ptr(), y.stride(0), x.data_ptr(), x.stride(0)
+        table[BOUNDS:] = bounds
+        for phase in (0, 1):
+            table[PHASE] = phase
+            launch.run(shares)
+
+    return add

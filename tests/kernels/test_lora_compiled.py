@@ -1,0 +1,107 @@
+"""The compiled way: its tiles, its threads, and what it leaves to another one.
+
+Guards: the end of a row or of the columns left out, or read beyond; a share that no thread or two take; a row whose
+bits depend on what else is in the batch; another OpenMP, or none, that computes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+pytest.importorskip("numba")
+
+from auras_ros.kernels import compiled as tiles
+from auras_ros.kernels.grouped_lora import FactorSet, RowGroup, RowGroups, add_lora_
+from auras_ros.kernels.lora_compiled import ROWS_OF_SHARE, SHARE, SHRINK_BYTES, compiled
+from auras_ros.kernels.lora_table import FixedWay
+from tests.kernels.lora_examples import Example, wanted
+
+
+def _never(*_: object) -> None:
+    raise AssertionError("left to another way")
+
+
+WAY = FixedWay(compiled(_never))
+WIDTH, BOUNDS = 6 * tiles.LANES + 5, (0, tiles.WIDE + tiles.LANES + 3, 2 * tiles.WIDE + tiles.LANES + 9)
+RANKS = {0: 1, 1: 7, 2: 16}
+
+
+@pytest.fixture(autouse=True)
+def no_gradients() -> Iterator[None]:
+    with torch.inference_mode():
+        yield
+
+
+@pytest.fixture(params=[1, 2, 3])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+def example(*rows: int, signs: tuple[int, ...] = (1, 1, 1), width: int = WIDTH) -> Example:
+    """rows: of each slot, one after another."""
+    begins = [sum(rows[:place]) for place in range(len(rows))]
+    groups = tuple((slot, begins[slot], begins[slot] + count, signs[slot]) for slot, count in enumerate(rows))
+    return Example(sum(rows), width, BOUNDS, RANKS, groups)
+
+
+def added(case: Example, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    y, x, factors = case.tensors(seed, beside=True)
+    expected = wanted(y, x, case.rows(), factors, case.bounds)
+    add_lora_(y, x, case.rows(), FactorSet(factors), case.bounds, WAY)
+    return y, expected
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 7, 20, 3 * ROWS_OF_SHARE])
+def test_all_tiles_and_shares_make_the_plain_sum(count: int, threads: int) -> None:
+    case = example(count, count, count, signs=(1, -1, 1))
+    work = sum(count * rank * (2 * WIDTH + BOUNDS[-1]) for rank in RANKS.values())
+    made, expected = added(case)
+    torch.testing.assert_close(made.double(), expected, rtol=1e-4, atol=1e-3)
+    assert count < 20 or work >= 3 * SHARE  # so that all threads have a share
+
+
+def test_rows_that_no_cache_holds(threads: int) -> None:
+    width = SHRINK_BYTES // 16 + 1
+    made, expected = added(example(5, 0, 6, width=width))
+    torch.testing.assert_close(made.double(), expected, rtol=1e-4, atol=width**0.5 * 1e-4)
+
+
+def test_a_rows_bits_do_not_depend_on_what_else_is_in_the_batch(threads: int) -> None:
+    y, x, factors = example(60, 60, 60).tensors(beside=True)
+    together, alone = y.clone(), y.clone()
+    held = FactorSet(factors)
+    add_lora_(together, x, RowGroups([RowGroup(2, 0, 60), RowGroup(1, 60, 180)]), held, BOUNDS, WAY)
+    for row in (0, 33, 59, 60, 179):
+        slot = 2 if row < 60 else 1
+        add_lora_(alone, x, RowGroups([RowGroup(slot, row, row + 1)]), held, BOUNDS, WAY)
+        assert torch.equal(together[row], alone[row])
+
+
+def test_another_openmp_means_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(3)
+    by_team, _ = added(example(9, 50, 50))
+    monkeypatch.setattr(tiles, "_openmp", lambda: None)
+    alone, _ = added(example(9, 50, 50))
+    torch.set_num_threads(threads)
+    assert torch.equal(by_team, alone)
+
+
+@pytest.mark.parametrize("what", ["half", "B as PEFT has it", "rows apart in x", "columns apart in y"])
+def test_what_it_cannot_read_is_left_to_another_way(what: str) -> None:
+    case = example(3, 3, 3)
+    y, x, factors = case.tensors(
+        dtype=torch.bfloat16 if what == "half" else torch.float32, beside=what != "B as PEFT has it"
+    )
+    if what == "columns apart in y":
+        y = y.t().contiguous().t()
+    if what == "rows apart in x":
+        x = x.t().contiguous().t()
+    with pytest.raises(AssertionError, match="left to another way"):
+        add_lora_(y, x, case.rows(), FactorSet(factors), case.bounds, WAY)
