@@ -24,12 +24,12 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-BYTES = 4  # of a number
-ROWS = (4, 2, 1)  # of a tile
-COLUMNS = 4  # of a tile of `inner_products`
+BYTES, LONG = 4, 8  # of a number, and of one in a table
+ROWS = (6, 4, 2, 1)  # of a tile
 _WIDE_REGISTERS = bool(binding.get_host_cpu_features().get("avx512f"))  # and twice as many of them
 LANES = 16 if _WIDE_REGISTERS else 8 if binding.get_host_cpu_features().get("avx2") else 4
-WIDE = LANES * (4 if _WIDE_REGISTERS else 2)  # columns of a tile of `add_products`, whose sums fit in the registers
+COLUMNS = 4 if _WIDE_REGISTERS else 2  # of a tile of `inner_products`
+WIDE = LANES * (4 if _WIDE_REGISTERS else 2)  # of `add_products`; a tile's sums fit in the registers
 
 _FLOAT, _INT, _LONG = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _FUSED = ("contract",)
@@ -71,19 +71,26 @@ def inner_products(typing, rows, columns, x, x_step, index, a, a_step, width, ou
 
 
 @intrinsic
-def add_products(typing, rows, columns, out, base, out_step, index, factors, row_step, step, t, t_step, steps, sign):
+def add_products(
+    typing, rows, columns, out, base, out_step, index, factors, row_step, step, t, t_step, steps, sign, past
+):
     """out[index[m], o] = base[index[m], o] + sign * sum over j of factors[m, j] * t[j, o], for `rows` (one of ROWS),
     `columns` (WIDE, LANES or 1) and j below `steps`. As in `inner_products`; row_step, step: from a factor to that of
-    the next m and j. base may be out. sign: float32."""
+    the next m and j. base may be out. sign: float32. past: 1 if nobody reads out soon, so that it goes past the
+    cache to memory, which need not be read before."""
 
     def generate(context, builder, signature, arguments):
-        out, base, out_step, index, factors, row_step, step, t, t_step, steps, sign = arguments[2:]
+        out, base, out_step, index, factors, row_step, step, t, t_step, steps, sign, past = arguments[2:]
 
         def tile(rows: int, columns: int) -> None:
             kind = ir.VectorType(_FLOAT, min(columns, LANES))
             places = [_LONG(each) for each in range(0, columns, LANES)]
             sums = [_zeros(builder, kind, len(places)) for _ in range(rows)]
             own = [_row(builder, factors, _LONG(m), row_step) for m in range(rows)]
+            for m in range(rows):
+                row = builder.mul(_number(builder, index, _LONG(m)), out_step)
+                for place in places:
+                    _prefetch(builder, _at(builder, base, builder.add(row, place)))
             with cgutils.for_range(builder, steps) as loop:
                 row = _row(builder, t, loop.index, t_step)
                 numbers = [_load(builder, _at(builder, row, place), kind) for place in places]
@@ -93,24 +100,38 @@ def add_products(typing, rows, columns, out, base, out_step, index, factors, row
                     for total, each in zip(sums[m], numbers, strict=True):
                         _add_product(builder, total, repeated, each)
             signs = _repeated(builder, sign, kind)
-            for m in range(rows):
-                row = builder.mul(_number(builder, index, _LONG(m)), out_step)
-                for place, total in zip(places, sums[m], strict=True):
-                    offset = builder.add(row, place)
-                    added = builder.fmul(signs, builder.load(total), flags=_FUSED)
-                    made = builder.fadd(_load(builder, _at(builder, base, offset), kind), added, flags=_FUSED)
-                    _store(builder, made, _at(builder, out, offset))
+
+            def write(store: Callable[[Any, Any, Any], None]) -> None:
+                for m in range(rows):
+                    row = builder.mul(_number(builder, index, _LONG(m)), out_step)
+                    for place, total in zip(places, sums[m], strict=True):
+                        offset = builder.add(row, place)
+                        added = builder.fmul(signs, builder.load(total), flags=_FUSED)
+                        made = builder.fadd(_load(builder, _at(builder, base, offset), kind), added, flags=_FUSED)
+                        store(builder, made, _at(builder, out, offset))
+
+            if columns != WIDE:
+                write(_store)
+                return
+            vector = LANES * BYTES
+            ends = builder.and_(builder.or_(out, builder.mul(out_step, _LONG(BYTES))), _LONG(vector - 1))
+            aligned = builder.icmp_signed("==", ends, _LONG(0))
+            with builder.if_else(builder.and_(aligned, builder.icmp_signed("!=", past, _LONG(0)))) as (then, otherwise):
+                with then:
+                    write(_store_past_cache)
+                with otherwise:
+                    write(_store)
 
         _choose(builder, arguments[:2], product(ROWS, (WIDE, LANES, 1)), tile)
         return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 12, types.float32), generate
+    return types.void(*[types.int64] * 12, types.float32, types.int64), generate
 
 
 @njit
 def rows_of_tile(left):
     """left: rows from here on."""
-    return 4 if left >= 4 else 2 if left >= 2 else 1
+    return 6 if left >= 6 else 4 if left >= 4 else 2 if left >= 2 else 1
 
 
 @njit
@@ -177,7 +198,7 @@ def _pointer(builder: Any, address: Any, kind: Any) -> Any:
 
 
 def _number(builder: Any, table: Any, place: Any) -> Any:
-    return builder.load(_pointer(builder, builder.add(table, builder.mul(place, _LONG(8))), _LONG))
+    return builder.load(_pointer(builder, builder.add(table, builder.mul(place, _LONG(LONG))), _LONG))
 
 
 def _at(builder: Any, address: Any, place: Any) -> Any:
@@ -196,6 +217,21 @@ def _load(builder: Any, address: Any, kind: Any) -> Any:
 
 def _store(builder: Any, value: Any, address: Any) -> None:
     builder.store(value, _pointer(builder, address, value.type)).align = BYTES
+
+
+def _store_past_cache(builder: Any, value: Any, address: Any) -> None:
+    """At a multiple of the vector's size."""
+    stored = builder.store(value, _pointer(builder, address, value.type))
+    stored.align = LANES * BYTES
+    stored.set_metadata("nontemporal", builder.module.add_metadata([_INT(1)]))
+
+
+def _prefetch(builder: Any, address: Any) -> None:
+    """Into the nearest cache, to be read."""
+    byte = ir.IntType(8)
+    kind = ir.FunctionType(ir.VoidType(), [byte.as_pointer(), _INT, _INT, _INT])
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    builder.call(function, [_pointer(builder, address, byte), _INT(0), _INT(3), _INT(1)])
 
 
 def _zeros(builder: Any, kind: Any, count: int) -> list[Any]:

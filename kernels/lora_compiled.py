@@ -15,6 +15,7 @@ from torch import Tensor
 from auras_ros.kernels.compiled import (
     BYTES,
     COLUMNS,
+    LONG,
     Launch,
     add_products,
     columns_of_tile,
@@ -26,9 +27,8 @@ from auras_ros.kernels.compiled import (
 from auras_ros.kernels.lora_batch import AdapterRows, Way
 from auras_ros.kernels.lora_factors import FactorSet
 
-LONG = 8  # bytes of a number of a table
 SHRINK_BYTES = 1 << 18  # of the rows that meet all of A before the next ones do: they stay in a core's cache
-EXPAND_ROWS = 16  # that meet all of B before the next ones do
+EXPAND_ROWS = 24  # that meet all of B before the next ones do
 ROWS_OF_SHARE = 16  # from which threads divide the rows, and not the columns, when they shrink
 SHARE = 1 << 15  # multiplications that are worth a thread
 
@@ -40,7 +40,7 @@ BEGIN, END, RANK, SIGN, A, B, SIZE = range(7)
 @njit
 def _shrink(x, x_step, index, rows, a, width, low, high, inner, step):
     """inner[m, n] = x[index[m]] a[n], for n from low to high."""
-    block = max(4, SHRINK_BYTES // (width * BYTES))
+    block = max(6, SHRINK_BYTES // (width * BYTES))
     for begin in range(0, rows, block):
         end, n = min(begin + block, rows), low
         while n < high:
@@ -66,7 +66,7 @@ def _expand(y, y_step, index, rows, inner, step, b, b_step, rank, low, high, sig
                 tall = rows_of_tile(end - m)
                 add_products(
                     tall, columns, y + o * BYTES, y + o * BYTES, y_step, index + m * LONG,
-                    inner + m * step * BYTES, step, 1, b + o * BYTES, b_step, rank, sign,
+                    inner + m * step * BYTES, step, 1, b + o * BYTES, b_step, rank, sign, 0,
                 )  # fmt: skip
                 m += tall
             o += columns

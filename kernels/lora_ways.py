@@ -21,13 +21,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from importlib.util import find_spec
 from itertools import pairwise
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from auras_ros.kernels import NUMBA
 from auras_ros.kernels.lora_batch import AdapterRows, RowGroup, Way
 from auras_ros.kernels.lora_factors import FactorSet
 from auras_ros.kernels.lora_forms import join, join_mixed, join_packed, linear, pad
@@ -178,12 +178,6 @@ def _compiled(y: Tensor, x: Tensor, batch: AdapterRows, factors: FactorSet, boun
     _compiled_way()(y, x, batch, factors, bounds)
 
 
-def prepare() -> None:
-    """Compiles what would else be compiled while a request waits: a second or two."""
-    if COMPILED in WAYS:
-        _compiled_way()
-
-
 WAYS: Mapping[str, Way] = {
     "segmented": partial(_segmented, product=_product),
     "blocked": partial(_segmented, product=_blocked),
@@ -195,7 +189,7 @@ WAYS: Mapping[str, Way] = {
     "joint": _joint,
     "joint-packed": _joint_packed,
     "joint-mixed": _joint_mixed,
-    **({COMPILED: _compiled} if find_spec("numba") else {}),
+    **({COMPILED: _compiled} if NUMBA else {}),
 }
 
 

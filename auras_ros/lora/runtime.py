@@ -8,9 +8,10 @@ from pathlib import Path
 from torch import Tensor
 
 from auras_ros.checkpoints.peft import AdapterTargets
+from auras_ros.kernels import prepare
 from auras_ros.kernels.lora_table import RULE, FixedWay
 from auras_ros.kernels.lora_table_file import read_ways
-from auras_ros.kernels.lora_ways import COMPILED, WAYS, prepare, way_named
+from auras_ros.kernels.lora_ways import COMPILED, WAYS, way_named
 from auras_ros.lora.adaptation import Adaptation, row_groups, site_bounds
 from auras_ros.lora.kernel_adaptation import KernelAdapters, MakeKernels
 from auras_ros.lora.merge import MergedWeights

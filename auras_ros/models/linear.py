@@ -18,6 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from auras_ros.kernels import NUMBA
+
 PACKED_FROM = 1 << 17  # numbers of a weight that is kept in oneDNN's blocks alone
 PACKED_WORK = 1 << 19  # multiplications from which oneDNN's call costs less than it saves
 TINY = torch.finfo(torch.float32).tiny
@@ -157,8 +159,14 @@ class WeightBlocks(NamedTuple):
 
     def add_(self, base: Tensor, a: Tensor, b: Tensor, first: int, sign: int) -> None:
         """These outputs' weights = base + sign * b a. a: [rank, in], b: [outputs, rank], of the outputs from `first`
-        on. base: as `data`, or `data` itself. A few blocks after others, so that they are in the cache until their sum
-        is written: every number of base is read once and every number of data written once."""
+        on. base: as `data`, or `data` itself. In one pass by a kernel of ours, where Numba is installed; else a few
+        blocks after others, so that they are in the cache until their sum is written."""
+        if NUMBA and self.data.dtype == a.dtype == torch.float32 and self.data.device.type == "cpu":
+            from auras_ros.kernels.weights_compiled import add_product_
+
+            data, base = (each.squeeze(3) if each.dim() == 4 else each for each in (self.data, base))
+            add_product_(data, base, a, b, first, sign)
+            return
         if self.data.dim() == 2:
             rows = slice(first, first + len(b))
             torch.addmm(base[rows], b, a, alpha=sign, out=self.data[rows])

@@ -28,10 +28,17 @@ def blocks(llama: FusedLlama) -> list[torch.Tensor]:
     return [form.data for linear in linears for form in weight_blocks(linear)]
 
 
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("numba", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("out", "inputs"), [(64, 64), (96, 48), (48, 40), (100, 72), (130, 33), (320, 512)])
-def test_the_blocks_of_a_weight_are_where_they_are_said_to_be(out: int, inputs: int, dtype: torch.dtype) -> None:
+def test_the_blocks_of_a_weight_are_where_they_are_said_to_be(
+    out: int, inputs: int, dtype: torch.dtype, numba: bool, in_place: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In whatever form it multiplies: plain, packed, or both."""
+    if numba:
+        pytest.importorskip("numba")
+    monkeypatch.setattr("auras_ros.models.linear.NUMBA", numba)
     torch.manual_seed(1)
     weight, a, b = (
         torch.randn(out, inputs).to(dtype),
@@ -40,7 +47,7 @@ def test_the_blocks_of_a_weight_are_where_they_are_said_to_be(out: int, inputs: 
     )
     layer, first = fastest(weight.clone()), out // 4
     for form in weight_blocks(layer):
-        form.add_(form.data.clone(), a, b, first, 1)
+        form.add_(form.data if in_place else form.data.clone(), a, b, first, 1)
     wanted = weight.float()
     wanted[first : first + len(b)] += b.float() @ a.float()
     close = {"rtol": 1e-2, "atol": 1e-2} if dtype == torch.bfloat16 else {"rtol": 1e-5, "atol": 1e-5}
