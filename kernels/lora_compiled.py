@@ -12,33 +12,34 @@ import torch
 from numba import cfunc, float32, int64, njit, types
 from torch import Tensor
 
-from auras_ros.kernels.compiled import (
+from auras_ros.kernels.compiled import LONG, Launch, number_at, take_share
+from auras_ros.kernels.compiled_tiles import (
     BYTES,
     COLUMNS,
-    LONG,
-    Launch,
+    HALF_BYTES,
     add_products,
+    add_products_half,
     columns_of_tile,
     inner_products,
-    number_at,
+    inner_products_half,
     rows_of_tile,
-    take_share,
 )
 from auras_ros.kernels.lora_batch import AdapterRows, Way
-from auras_ros.kernels.lora_factors import FactorSet
+from auras_ros.kernels.lora_factors import Factors, FactorSet
 
 SHRINK_BYTES = 1 << 18  # of the rows that meet all of A before the next ones do: they stay in a core's cache
+EXPAND_COLUMNS, EXPAND_STEPS = 2048, 8  # of B that are read before the next ones: long pieces of a few of its ranks
 EXPAND_ROWS = 24  # that meet all of B before the next ones do
 ROWS_OF_SHARE = 16  # from which threads divide the rows, and not the columns, when they shrink
 SHARE = 1 << 15  # multiplications that are worth a thread
 
 # Numbers of a layer's table, and of each of its groups
 _, PHASE, Y, Y_STEP, X, X_STEP, WIDTH, OUT, ROWS, PLACES, INNER, STEP, GROUPS, COUNT, PARTS, SHARES, BOUNDS = range(17)
-BEGIN, END, RANK, SIGN, A, B, SIZE = range(7)
+BEGIN, END, RANK, SIGN, HALF, A, B, SIZE = range(8)
 
 
 @njit
-def _shrink(x, x_step, index, rows, a, width, low, high, inner, step):
+def _shrink(x, x_step, index, rows, a, half, width, low, high, inner, step):
     """inner[m, n] = x[index[m]] a[n], for n from low to high."""
     block = max(6, SHRINK_BYTES // (width * BYTES))
     for begin in range(0, rows, block):
@@ -47,29 +48,40 @@ def _shrink(x, x_step, index, rows, a, width, low, high, inner, step):
             columns, m = COLUMNS if high - n >= COLUMNS else 1, begin
             while m < end:
                 tall = rows_of_tile(end - m)
-                inner_products(
-                    tall, columns, x, x_step, index + m * LONG, a + n * width * BYTES, width, width,
-                    inner + (m * step + n) * BYTES, step,
-                )  # fmt: skip
+                at, out = index + m * LONG, inner + (m * step + n) * BYTES
+                if half:
+                    inner_products_half(
+                        tall, columns, x, x_step, at, a + n * width * HALF_BYTES, width, width, out, step
+                    )
+                else:
+                    inner_products(tall, columns, x, x_step, at, a + n * width * BYTES, width, width, out, step)
                 m += tall
             n += columns
 
 
 @njit
-def _expand(y, y_step, index, rows, inner, step, b, b_step, rank, low, high, sign):
+def _expand(y, y_step, index, rows, inner, step, b, half, b_step, rank, low, high, sign):
     """y[index[m], o] += sign * inner[m] b[:, o], for o from low to high."""
     for begin in range(0, rows, EXPAND_ROWS):
-        end, o = min(begin + EXPAND_ROWS, rows), low
-        while o < high:
-            columns, m = columns_of_tile(high - o), begin
-            while m < end:
-                tall = rows_of_tile(end - m)
-                add_products(
-                    tall, columns, y + o * BYTES, y + o * BYTES, y_step, index + m * LONG,
-                    inner + m * step * BYTES, step, 1, b + o * BYTES, b_step, rank, sign, 0,
-                )  # fmt: skip
-                m += tall
-            o += columns
+        end = min(begin + EXPAND_ROWS, rows)
+        for left in range(low, high, EXPAND_COLUMNS):
+            right = min(left + EXPAND_COLUMNS, high)
+            for j in range(0, rank, EXPAND_STEPS):
+                steps, o = min(EXPAND_STEPS, rank - j), left
+                while o < right:
+                    columns, m = columns_of_tile(right - o), begin
+                    while m < end:
+                        tall = rows_of_tile(end - m)
+                        at, own, out = index + m * LONG, inner + (m * step + j) * BYTES, y + o * BYTES
+                        t = b + (j * b_step + o) * (HALF_BYTES if half else BYTES)
+                        if half:
+                            add_products_half(
+                                tall, columns, out, out, y_step, at, own, step, 1, t, b_step, steps, sign, 0
+                            )
+                        else:
+                            add_products(tall, columns, out, out, y_step, at, own, step, 1, t, b_step, steps, sign, 0)
+                        m += tall
+                    o += columns
 
 
 @cfunc(types.void(int64))
@@ -91,7 +103,7 @@ def _kernel(table):
                     low, high = high * share // shares, high * (share + 1) // shares
                 _shrink(
                     number_at(table, X), number_at(table, X_STEP), index + begin * LONG, end - begin,
-                    number_at(group, A), width, low, high, inner + begin * step * BYTES, step,
+                    number_at(group, A), number_at(group, HALF), width, low, high, inner + begin * step * BYTES, step,
                 )  # fmt: skip
                 continue
             for part in range(parts):
@@ -99,8 +111,8 @@ def _kernel(table):
                 high = min(number_at(table, BOUNDS + part + 1), out * (share + 1) // shares)
                 _expand(
                     number_at(table, Y), number_at(table, Y_STEP), index + begin * LONG, end - begin,
-                    inner + (begin * step + part * rank) * BYTES, step, number_at(group, B), out, rank, low, high,
-                    float32(number_at(group, SIGN)),
+                    inner + (begin * step + part * rank) * BYTES, step,
+                    number_at(group, B), number_at(group, HALF), out, rank, low, high, float32(number_at(group, SIGN)),
                 )  # fmt: skip
         share = take_share(table)
 
@@ -122,7 +134,7 @@ def _prepare(batch: AdapterRows) -> _Layers:
     first, work = 0, 0
     for own, each in zip(groups, batch.groups, strict=True):
         rank, count = kind.ranks[each.slot], each.end - each.begin
-        own[:A] = first, first + count, rank, each.sign
+        own[:HALF] = first, first + count, rank, each.sign
         first, work = first + count, work + count * rank * (kind.parts * kind.width + kind.out)
     shares = max(1, min(torch.get_num_threads(), work // SHARE))
     launch = Launch(_kernel, BOUNDS + kind.parts + 1)
@@ -138,11 +150,12 @@ def compiled(otherwise: Way) -> Way:
     def add(y: Tensor, x: Tensor, batch: AdapterRows, factors: FactorSet, bounds: Sequence[int]) -> None:
         addresses = factors.addresses
         if addresses is None or not x.dtype == y.dtype == torch.float32 or y.stride(1) != 1 or x.stride(1) != 1:
-            otherwise(y, x, batch, factors, bounds)
+            own = FactorSet({slot: Factors(*(part.to(x.dtype) for part in each)) for slot, each in factors.items()})
+            otherwise(y, x, batch, own, bounds)
             return
         launch, groups, shares, _, _ = batch.form(_prepare)
         for group, slot in zip(groups, batch.own_slots, strict=True):
-            group[A:] = addresses[slot]
+            group[HALF:] = addresses[slot]
         table = launch.table
         table[Y], table[Y_STEP], table[X], table[X_STEP] = y.data_ptr(), y.stride(0), x.data_ptr(), x.stride(0)
         table[BOUNDS:] = bounds

@@ -64,7 +64,7 @@ class FactorSet(MutableMapping[int, Factors]):
     def _changed(self) -> None:
         self.kind = _kind(self.by_slot)
         self._copies: dict[tuple[object, tuple[int, ...]], Any] = {}
-        self._addresses: Mapping[int, tuple[int, int]] | None = None
+        self._addresses: Mapping[int, tuple[int, int, int]] | None = None
 
     def __getitem__(self, slot: int) -> Factors:
         return self.by_slot[slot]
@@ -84,14 +84,19 @@ class FactorSet(MutableMapping[int, Factors]):
         return len(self.by_slot)
 
     @property
-    def addresses(self) -> Mapping[int, tuple[int, int]] | None:
-        """Slot -> where A and B are in memory; None unless all are float32, with A's inputs and B's outputs side by
-        side."""
+    def addresses(self) -> Mapping[int, tuple[int, int, int]] | None:
+        """Slot -> whether its factors are in bfloat16, and where A and B are in memory. None unless all are so or in
+        float32, with A's inputs and B's outputs side by side."""
         if self._addresses is None and all(
-            a.dtype == b.dtype == torch.float32 and a.is_contiguous() and b.t().is_contiguous()
+            a.dtype == b.dtype
+            and a.dtype in (torch.float32, torch.bfloat16)
+            and a.is_contiguous()
+            and b.t().is_contiguous()
             for a, b in self.by_slot.values()
         ):
-            self._addresses = {slot: (a.data_ptr(), b.data_ptr()) for slot, (a, b) in self.by_slot.items()}
+            self._addresses = {
+                slot: (a.dtype == torch.bfloat16, a.data_ptr(), b.data_ptr()) for slot, (a, b) in self.by_slot.items()
+            }
         return self._addresses
 
     def drop_joined(self) -> bool:

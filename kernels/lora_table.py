@@ -17,7 +17,6 @@ from auras_ros.kernels.lora_ways import COMPILED, WAYS, way_named
 
 FEW_TOKENS, JOINT_WORK = 16, 1 << 16  # tokens, and numbers of all A, up to which the rule joins adapters
 REMEMBERED = 1 << 16  # shapes whose way is remembered
-FEW_ROWS = 16  # of an adapter, up to which the rule has our kernels
 BLOCKS_WORK = 1 << 20  # multiplications of an adapter's A from which oneDNN's call costs less than it saves
 
 
@@ -70,7 +69,7 @@ def _distance(one: LoraShape, other: LoraShape) -> float:
 
 def rule(shape: LoraShape) -> str:
     """Without a table."""
-    if COMPILED in WAYS and shape.tokens <= FEW_ROWS * shape.adapters:
+    if COMPILED in WAYS:
         return COMPILED
     if shape.tokens <= FEW_TOKENS and (shape.adapters == 1 or shape.adapters * shape.rank * shape.width < JOINT_WORK):
         return "joint"

@@ -8,16 +8,8 @@ from numba import cfunc, float32, int64, njit, types
 from torch import Tensor
 from torch.nn import functional as F
 
-from auras_ros.kernels.compiled import (
-    BYTES,
-    LONG,
-    Launch,
-    add_products,
-    columns_of_tile,
-    number_at,
-    rows_of_tile,
-    take_share,
-)
+from auras_ros.kernels.compiled import LONG, Launch, number_at, take_share
+from auras_ros.kernels.compiled_tiles import BYTES, add_products, columns_of_tile, rows_of_tile
 
 ROWS = 24  # of a share of a plain weight
 
@@ -75,8 +67,9 @@ def _add_to_rows(table):
 
 def add_product_(data: Tensor, base: Tensor, a: Tensor, b: Tensor, first: int, sign: int) -> None:
     """data = base + sign * b a, for the outputs from `first` on. data and base: [out, in], or [blocks, in, width] with
-    `width` outputs in a block; base may be data. a: [rank, in], b: [outputs, rank]. float32, in one piece."""
-    inputs, outputs = a.shape[1], len(b)
+    `width` outputs in a block; base may be data. float32, in one piece. a: [rank, in], b:
+    [outputs, rank], float32 or bfloat16."""
+    inputs, outputs, b = a.shape[1], len(b), b.float()
     if data.dim() == 3:
         width, rows = data.shape[2], inputs
         before = first % width
@@ -85,7 +78,7 @@ def add_product_(data: Tensor, base: Tensor, a: Tensor, b: Tensor, first: int, s
         own_b = own_b.transpose(0, 1).contiguous()
     else:
         width, rows, shares, own_b = 0, ROWS, -(-outputs // ROWS), b.t().contiguous()
-    own_a, index = a.contiguous(), torch.arange(rows)
+    own_a, index = a.float().contiguous(), torch.arange(rows)
     launch = Launch(_add_to_blocks if width else _add_to_rows, SIZE)
     launch.table[[DATA, BASE, INDEX]] = data.data_ptr(), base.data_ptr(), index.data_ptr()
     launch.table[[INPUTS, WIDTH, BLOCK, A, B]] = inputs, width, data.stride(0), own_a.data_ptr(), own_b.data_ptr()

@@ -8,7 +8,7 @@ from pathlib import Path
 from torch import Tensor
 
 from auras_ros.checkpoints.peft import AdapterTargets
-from auras_ros.kernels import prepare
+from auras_ros.kernels import NUMBA, prepare
 from auras_ros.kernels.lora_table import RULE, FixedWay
 from auras_ros.kernels.lora_table_file import read_ways
 from auras_ros.kernels.lora_ways import COMPILED, WAYS, way_named
@@ -39,7 +39,8 @@ class LoraRuntime:
         config = decoder.config
         sites, head = decoder_sites(config), None if config.tied else head_site(config)
         kernels = store.device.type != "cpu"
-        self.slots = AdapterSlots(store, sites, head, rank, slots, kernels)
+        compiled = NUMBA and ways in ("", COMPILED)  # whatever the shape
+        self.slots = AdapterSlots(store, sites, head, rank, slots, kernels, halves=compiled and not kernels)
         self.registry = AdapterRegistry(targets, self.slots.check)
         self.weights = MergedWeights(decoder, sites, head, exact)
         named = ways in WAYS or ways == COMPILED

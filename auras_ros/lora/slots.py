@@ -35,11 +35,20 @@ class AdapterSlots:
     """Raises ValueError if they leave no blocks."""
 
     def __init__(
-        self, store: Tensor, sites: Sequence[Site], head: Site | None, rank: int, slots: int, kernels: bool = False
+        self,
+        store: Tensor,
+        sites: Sequence[Site],
+        head: Site | None,
+        rank: int,
+        slots: int,
+        kernels: bool = False,
+        halves: bool = False,
     ) -> None:
         """store: `PagedKVCache.store`. head: of a model that has one. rank: the largest of a layer's adapter. kernels:
-        whether our kernels for a GPU read the factors, and not a CPU's libraries."""
+        whether our kernels for a GPU read the factors, and not a CPU's. halves: whether factors whose numbers are all
+        bfloat16's, as files of adapters have them, are kept so: a CPU reads half as much for the same products."""
         self.rank, self.count, self._kernels = rank, slots, kernels
+        self._halves = halves and store.dtype == torch.float32
         self._sites, self._head = sites, head
         self._layers = store.flatten(2)  # [layers, blocks, numbers]
         self.blocks = slot_blocks(sites, rank, self._layers.shape[2])
@@ -83,11 +92,11 @@ class AdapterSlots:
             for site in self._sites:
                 factors = site.factors(layer, adapter.factors)
                 if factors is not None:
-                    decoder[layer, site.name] = _placed(room[begin:], factors, self._kernels)
+                    decoder[layer, site.name] = _placed(room[begin:], factors, self._kernels, self._halves)
                 begin += site.numbers(self.rank)
         if self._head is not None and (factors := self._head.factors(HEAD, adapter.factors)) is not None:
             room = self._layers.new_empty(sum(each.numel() for each in factors))
-            decoder[HEAD, self._head.name] = _placed(room, factors, self._kernels)
+            decoder[HEAD, self._head.name] = _placed(room, factors, self._kernels, self._halves)
         vision = {
             name: LoraFactors(*(each.to(self._layers) for each in factors))
             for name, factors in adapter.factors.items()
@@ -122,9 +131,11 @@ def finish(device: torch.device) -> None:
         torch.cuda.current_stream(device).synchronize()
 
 
-def _placed(room: Tensor, factors: Factors, kernels: bool) -> Factors:
-    """Copied to the beginning of `room`, in its type. For a CPU B's outputs stand side by side: MKL multiplies few rows
-    by it in half of the time that it takes if the ranks do, as our kernels for a GPU expect."""
+def _placed(room: Tensor, factors: Factors, kernels: bool, halves: bool) -> Factors:
+    """Copied to the beginning of `room`, in its type or, if nothing is lost, in bfloat16. For a CPU B's outputs stand
+    side by side, as MKL and our own kernels read few rows' factors quickest; our kernels for a GPU expect the ranks."""
+    if halves and all(torch.equal(each, each.bfloat16().float()) for each in factors):
+        room = room.view(torch.bfloat16)
     a = room[: factors.a.numel()].view_as(factors.a)
     rest, b = room[factors.a.numel() :][: factors.b.numel()], factors.b
     b = rest.view_as(b) if kernels else rest.view(b.shape[1], -1).t()

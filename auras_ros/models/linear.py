@@ -159,9 +159,10 @@ class WeightBlocks(NamedTuple):
 
     def add_(self, base: Tensor, a: Tensor, b: Tensor, first: int, sign: int) -> None:
         """These outputs' weights = base + sign * b a. a: [rank, in], b: [outputs, rank], of the outputs from `first`
-        on. base: as `data`, or `data` itself. In one pass by a kernel of ours, where Numba is installed; else a few
-        blocks after others, so that they are in the cache until their sum is written."""
-        if NUMBA and self.data.dtype == a.dtype == torch.float32 and self.data.device.type == "cpu":
+        on, in its type, or for float32 in bfloat16 with Numba. base: as `data`, or `data` itself. In one pass by a
+        kernel of ours, where Numba is installed; else a few blocks after others, so that they are in the cache until
+        their sum is written."""
+        if NUMBA and self.data.dtype == torch.float32 and self.data.device.type == "cpu":
             from auras_ros.kernels.weights_compiled import add_product_
 
             data, base = (each.squeeze(3) if each.dim() == 4 else each for each in (self.data, base))

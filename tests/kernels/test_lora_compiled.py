@@ -13,10 +13,12 @@ import torch
 
 pytest.importorskip("numba")
 
-from auras_ros.kernels import compiled as tiles
-from auras_ros.kernels.grouped_lora import FactorSet, RowGroup, RowGroups, add_lora_
-from auras_ros.kernels.lora_compiled import ROWS_OF_SHARE, SHARE, SHRINK_BYTES, compiled
+from auras_ros.kernels import compiled as launching
+from auras_ros.kernels import compiled_tiles as tiles
+from auras_ros.kernels.grouped_lora import Factors, FactorSet, RowGroup, RowGroups, add_lora_
+from auras_ros.kernels.lora_compiled import EXPAND_COLUMNS, ROWS_OF_SHARE, SHARE, SHRINK_BYTES, compiled
 from auras_ros.kernels.lora_table import FixedWay
+from auras_ros.kernels.lora_ways import WAYS
 from tests.kernels.lora_examples import Example, wanted
 
 
@@ -43,25 +45,30 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     torch.set_num_threads(before)
 
 
-def example(*rows: int, signs: tuple[int, ...] = (1, 1, 1), width: int = WIDTH) -> Example:
+def example(
+    *rows: int, signs: tuple[int, ...] = (1, 1, 1), width: int = WIDTH, bounds: tuple[int, ...] = BOUNDS
+) -> Example:
     """rows: of each slot, one after another."""
     begins = [sum(rows[:place]) for place in range(len(rows))]
     groups = tuple((slot, begins[slot], begins[slot] + count, signs[slot]) for slot, count in enumerate(rows))
-    return Example(sum(rows), width, BOUNDS, RANKS, groups)
+    return Example(sum(rows), width, bounds, RANKS, groups)
 
 
-def added(case: Example, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-    y, x, factors = case.tensors(seed, beside=True)
+def added(case: Example, halves: tuple[int, ...] = ()) -> tuple[torch.Tensor, torch.Tensor]:
+    """halves: slots whose factors are in bfloat16."""
+    y, x, factors = case.tensors(beside=True)
+    factors |= {slot: Factors(*(each.bfloat16() for each in factors[slot])) for slot in halves}
     expected = wanted(y, x, case.rows(), factors, case.bounds)
     add_lora_(y, x, case.rows(), FactorSet(factors), case.bounds, WAY)
     return y, expected
 
 
+@pytest.mark.parametrize("halves", [(), (1,), (0, 1, 2)])
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 7, 20, 3 * ROWS_OF_SHARE])
-def test_all_tiles_and_shares_make_the_plain_sum(count: int, threads: int) -> None:
+def test_all_tiles_and_shares_make_the_plain_sum(count: int, halves: tuple[int, ...], threads: int) -> None:
     case = example(count, count, count, signs=(1, -1, 1))
     work = sum(count * rank * (2 * WIDTH + BOUNDS[-1]) for rank in RANKS.values())
-    made, expected = added(case)
+    made, expected = added(case, halves)
     torch.testing.assert_close(made.double(), expected, rtol=1e-4, atol=1e-3)
     assert count < 20 or work >= 3 * SHARE  # so that all threads have a share
 
@@ -70,6 +77,12 @@ def test_rows_that_no_cache_holds(threads: int) -> None:
     width = SHRINK_BYTES // 16 + 1
     made, expected = added(example(5, 0, 6, width=width))
     torch.testing.assert_close(made.double(), expected, rtol=1e-4, atol=width**0.5 * 1e-4)
+
+
+@pytest.mark.parametrize("halves", [(), (0, 2)])
+def test_more_outputs_than_are_read_at_once(halves: tuple[int, ...], threads: int) -> None:
+    made, expected = added(example(3, 0, 7, bounds=(0, 9, 3 * EXPAND_COLUMNS + 5)), halves)
+    torch.testing.assert_close(made.double(), expected, rtol=1e-4, atol=1e-3)
 
 
 def test_a_rows_bits_do_not_depend_on_what_else_is_in_the_batch(threads: int) -> None:
@@ -87,7 +100,7 @@ def test_another_openmp_means_one_thread(monkeypatch: pytest.MonkeyPatch) -> Non
     threads = torch.get_num_threads()
     torch.set_num_threads(3)
     by_team, _ = added(example(9, 50, 50))
-    monkeypatch.setattr(tiles, "_openmp", lambda: None)
+    monkeypatch.setattr(launching, "_openmp", lambda: None)
     alone, _ = added(example(9, 50, 50))
     torch.set_num_threads(threads)
     assert torch.equal(by_team, alone)
@@ -105,3 +118,13 @@ def test_what_it_cannot_read_is_left_to_another_way(what: str) -> None:
         x = x.t().contiguous().t()
     with pytest.raises(AssertionError, match="left to another way"):
         add_lora_(y, x, case.rows(), FactorSet(factors), case.bounds, WAY)
+
+
+def test_another_way_gets_factors_in_the_rows_type() -> None:
+    case, segmented = example(3, 3, 3), FixedWay(compiled(WAYS["segmented"]))
+    y, x, factors = case.tensors(beside=True)
+    y = y.t().contiguous().t()
+    halves = {slot: Factors(*(part.bfloat16() for part in each)) for slot, each in factors.items()}
+    expected = wanted(y, x, case.rows(), halves, case.bounds)
+    add_lora_(y, x, case.rows(), FactorSet(halves), case.bounds, segmented)
+    torch.testing.assert_close(y.double(), expected, rtol=1e-4, atol=1e-3)

@@ -13,7 +13,7 @@ import torch
 
 from auras_ros.kernels.grouped_lora import FactorSet, RowGroup, RowGroups, add_lora_
 from auras_ros.kernels.lora_batch import LoraShape
-from auras_ros.kernels.lora_table import FEW_ROWS, FEW_TOKENS, RULE, WayTable
+from auras_ros.kernels.lora_table import FEW_TOKENS, RULE, WayTable
 from auras_ros.kernels.lora_table import rule as rule_of_ways
 from auras_ros.kernels.lora_table_file import cpu_name, gpu_name, read_table, read_ways, write_table
 from auras_ros.kernels.lora_tilings import EXPAND, SHRINK, Tiling, TilingTable, rule, tiling
@@ -39,9 +39,7 @@ ENTRIES = {
         (ONE._replace(phase="prefill", tokens=100), "adapter"),
         (ONE._replace(phase="prefill", tokens=700), "blocked"),
         (ONE._replace(parts=3), "compiled"),
-        (ONE._replace(parts=3, tokens=4 * FEW_ROWS), "compiled"),
-        (ONE._replace(parts=3, tokens=4 * FEW_ROWS + 1), "segmented"),
-        (ONE._replace(parts=3, tokens=1024), "mixed"),
+        (ONE._replace(parts=3, tokens=1024), "compiled"),
     ],
 )
 def test_the_nearest_shape_decides_and_the_rule_where_there_is_none(shape: LoraShape, way: str) -> None:
@@ -99,7 +97,7 @@ def test_a_file_has_the_tables_of_several_devices(tmp_path: Path) -> None:
     assert read_table(path, cpu_name()) == ENTRIES
     assert read_ways(path).name(ONE) == "joint"
     assert read_table(path, "another") == {}
-    assert read_ways(path, threads=99).name(ONE._replace(tokens=65)) == "segmented"
+    assert read_ways(path, threads=99).name(ONE._replace(tokens=65)) == "compiled"
     assert list(read_table(path, "NVIDIA H100, triton 3.7").values()) == ["16x16x64 w4 s3 k2"]
     assert "1 thread" in cpu_name(1)
     assert "2 threads" in cpu_name(2)

@@ -20,7 +20,7 @@ RANK = 6
 
 
 class Decoder:
-    """config: sizes that are others. slots: for adapters of RANK at most. kernels: as `AdapterSlots` has it."""
+    """config: sizes that are others. slots: for adapters of RANK at most. kernels, halves: as in `AdapterSlots`."""
 
     def __init__(
         self,
@@ -28,6 +28,7 @@ class Decoder:
         slots: int = 3,
         int8: bool = False,
         kernels: bool = False,
+        halves: bool = False,
         **config: Any,
     ) -> None:
         torch.manual_seed(0)
@@ -36,7 +37,7 @@ class Decoder:
         self.sites = decoder_sites(self.config)
         self.head = None if self.config.tied else head_site(self.config)
         cache = PagedKVCache(self.config.layers, 64 * slots, 8, self.config.kv_heads, 12, dtype=dtype)
-        self.slots = AdapterSlots(cache.store, self.sites, self.head, RANK, slots, kernels)
+        self.slots = AdapterSlots(cache.store, self.sites, self.head, RANK, slots, kernels, halves)
 
     @property
     def all_sites(self) -> Sequence[Site]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 
 import pytest
-import torch
 from torch import Tensor
 
 from auras_ros.kernels.lora_index import GroupIndex, LayerPointers
@@ -33,14 +32,6 @@ class Kernels:
 
 def adapters(decoder: Decoder) -> KernelAdapters:
     return KernelAdapters(decoder.slots, decoder.places, Kernels)
-
-
-def test_a_cpu_has_the_outputs_of_b_side_by_side() -> None:
-    """As MKL multiplies few rows quickest; the kernels have its ranks side by side, and equal numbers."""
-    cpu, gpu = (Decoder(kernels=kernels).put(0, RANK, 1).decoder[1, "qkv"] for kernels in (False, True))
-    assert (cpu.b.stride(), gpu.b.stride()) == ((1, len(cpu.b)), (RANK, 1))
-    assert torch.equal(cpu.b, gpu.b)
-    assert torch.equal(cpu.a, gpu.a)
 
 
 def test_pointers_follow_the_slots() -> None:

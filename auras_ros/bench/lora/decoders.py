@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from auras_ros.checkpoints.peft import LoraFactors, PeftAdapter
+from auras_ros.kernels import NUMBA
 from auras_ros.lora.sites import decoder_sites
 from auras_ros.lora.slots import AdapterSlots
 from auras_ros.models.fused_llama import FusedLlama
@@ -20,7 +21,8 @@ BLOCK = 16
 
 
 class RandomDecoder:
-    """residents: adapters of this rank, one in each slot."""
+    """residents: adapters of this rank, one in each slot. Their numbers are bfloat16's, as those in files usually are,
+    and with Numba they are kept so."""
 
     def __init__(self, config: LlamaConfig, rank: int, slots: int, seed: int) -> None:
         torch.manual_seed(seed)
@@ -29,7 +31,7 @@ class RandomDecoder:
         numbers = sum(site.numbers(rank) for site in self.sites)
         blocks = slots * -(-numbers // (2 * BLOCK * config.kv_heads * config.size_of_head)) + 2
         cache = PagedKVCache(config.layers, blocks, BLOCK, config.kv_heads, config.size_of_head)
-        self.slots = AdapterSlots(cache.store, self.sites, None, rank, slots)
+        self.slots = AdapterSlots(cache.store, self.sites, None, rank, slots, halves=NUMBA)
         self.residents = [self.slots.write(slot, self._adapter(rank, slot)) for slot in range(slots)]
         for each in self.residents:
             self.slots.publish(each)
@@ -40,5 +42,5 @@ class RandomDecoder:
             for site in self.sites:
                 for name, low, high in zip(site.names(layer), site.bounds, site.bounds[1:], strict=False):
                     a, b = torch.randn(rank, site.width) / rank, torch.randn(high - low, rank) / 64
-                    factors[name] = LoraFactors(a, b)
+                    factors[name] = LoraFactors(*(each.bfloat16().float() for each in (a, b)))
         return PeftAdapter(f"adapter {number}", f"digest {number}", factors)

@@ -135,9 +135,10 @@ def packing_ms(decoder: RandomDecoder, resident: Resident) -> float:
         own = resident.decoder[0, site.name]
         rank, weight = own.b.shape[1], torch.randn(site.out, site.width)
         pairs = zip(site.bounds, site.bounds[1:], strict=False)
-        parts = [(low, high, own.a[part * rank : (part + 1) * rank]) for part, (low, high) in enumerate(pairs)]
+        all_a, all_b = own.a.float(), own.b.float()
+        parts = [(low, high, all_a[part * rank : (part + 1) * rank]) for part, (low, high) in enumerate(pairs)]
 
-        def change(weight: Tensor = weight, parts: Any = parts, b: Tensor = own.b) -> None:
+        def change(weight: Tensor = weight, parts: Any = parts, b: Tensor = all_b) -> None:
             for low, high, a in parts:
                 weight[low:high] = torch.addmm(weight[low:high], b[low:high], a)
             fastest(weight)

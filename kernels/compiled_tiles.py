@@ -1,0 +1,232 @@
+"""Two products of matrices in a processor's registers, of which a CPU's kernels are made; Numba compiles them.
+
+A library's product of a few rows is mostly its call and arranging the factors. These are the inner loops alone; the
+caller's loops go over groups of rows, parts of a layer and threads. Sums and rows are float32, factors float32 or
+bfloat16; products and sums are fused where the processor can, and every sum is added in the same order whatever else is
+computed beside it. A tile's size is known when it is compiled, everything else when it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any
+
+from llvmlite import binding, ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from auras_ros.kernels.compiled import number, pointer
+
+BYTES, HALF_BYTES = 4, 2  # of a number, of a bfloat16
+ROWS = (6, 4, 2, 1)  # of a tile
+_WIDE_REGISTERS = bool(binding.get_host_cpu_features().get("avx512f"))  # and twice as many of them
+LANES = 16 if _WIDE_REGISTERS else 8 if binding.get_host_cpu_features().get("avx2") else 4
+COLUMNS = 4 if _WIDE_REGISTERS else 2  # of a tile of `inner_products`
+WIDE = LANES * (4 if _WIDE_REGISTERS else 2)  # of `add_products`; a tile's sums fit in the registers
+
+_FLOAT, _INT, _LONG = ir.FloatType(), ir.IntType(32), ir.IntType(64)
+_FUSED = ("contract",)
+
+
+@njit
+def rows_of_tile(left):
+    """left: rows from here on."""
+    return 6 if left >= 6 else 4 if left >= 4 else 2 if left >= 2 else 1
+
+
+@njit
+def columns_of_tile(left):
+    """Of `add_products`."""
+    return WIDE if left >= WIDE else LANES if left >= LANES else 1
+
+
+def _at(builder: Any, address: Any, place: Any) -> Any:
+    return builder.add(address, builder.mul(place, _LONG(BYTES)))
+
+
+def _row(builder: Any, address: Any, row: Any, step: Any) -> Any:
+    return _at(builder, address, builder.mul(row, step))
+
+
+def _load(builder: Any, address: Any, kind: Any) -> Any:
+    found = builder.load(pointer(builder, address, kind))
+    found.align = BYTES
+    return found
+
+
+def _store(builder: Any, value: Any, address: Any) -> None:
+    builder.store(value, pointer(builder, address, value.type)).align = BYTES
+
+
+def _store_past_cache(builder: Any, value: Any, address: Any) -> None:
+    """At a multiple of the vector's size."""
+    stored = builder.store(value, pointer(builder, address, value.type))
+    stored.align = LANES * BYTES
+    stored.set_metadata("nontemporal", builder.module.add_metadata([_INT(1)]))
+
+
+def _prefetch(builder: Any, address: Any) -> None:
+    """Into the nearest cache, to be read."""
+    byte = ir.IntType(8)
+    kind = ir.FunctionType(ir.VoidType(), [byte.as_pointer(), _INT, _INT, _INT])
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    builder.call(function, [pointer(builder, address, byte), _INT(0), _INT(3), _INT(1)])
+
+
+def _zeros(builder: Any, kind: Any, count: int) -> list[Any]:
+    """Variables, which the compiler keeps in registers."""
+    places = [cgutils.alloca_once(builder, kind) for _ in range(count)]
+    for place in places:
+        builder.store(kind(None), place)
+    return places
+
+
+def _add_product(builder: Any, total: Any, one: Any, other: Any) -> None:
+    made = builder.fadd(builder.load(total), builder.fmul(one, other, flags=_FUSED), flags=_FUSED)
+    builder.store(made, total)
+
+
+def _repeated(builder: Any, number: Any, kind: Any) -> Any:
+    none = kind(ir.Undefined)
+    first = builder.insert_element(none, number, _INT(0))
+    return builder.shuffle_vector(first, none, ir.VectorType(_INT, kind.count)(None))
+
+
+def _total(builder: Any, vector: Any) -> Any:
+    """Of a vector's numbers: halves added until there is one."""
+    while (half := vector.type.count // 2) > 0:
+        places, none = [_INT(each) for each in range(2 * half)], vector.type(ir.Undefined)
+        halves = [ir.Constant(ir.VectorType(_INT, half), each) for each in (places[:half], places[half:])]
+        vector = builder.fadd(*(builder.shuffle_vector(vector, none, each) for each in halves))
+    return builder.extract_element(vector, _INT(0))
+
+
+def _choose(builder: Any, sizes: Sequence[Any], tiles: Any, tile: Callable[[int, int], None]) -> None:
+    """The code of the tile that has these sizes."""
+    for rows, columns in tiles:
+        fits = [builder.icmp_signed("==", own, _LONG(each)) for own, each in zip(sizes, (rows, columns), strict=True)]
+        with builder.if_then(builder.and_(*fits)):
+            tile(rows, columns)
+
+
+Load = Callable[[Any, Any, Any, Any], Any]
+"""Builder, address of an array of factors, place in it, type of what is loaded, of float32."""
+
+
+def _inner_products(load: Load) -> Any:
+    @intrinsic
+    def multiply(typing, rows, columns, x, x_step, index, a, a_step, width, out, out_step):
+        """out[m, n] = sum over k of x[index[m], k] * a[n, k], for `rows` (of ROWS) and `columns` (COLUMNS or 1).
+        x, a, out and index (int64) are addresses. Steps: numbers from one row to the next."""
+
+        def generate(context, builder, signature, arguments):
+            x, x_step, index, a, a_step, width, out, out_step = arguments[2:]
+            whole = builder.mul(builder.sdiv(width, _LONG(LANES)), _LONG(LANES))
+
+            def tile(rows: int, columns: int) -> None:
+                xs = [_row(builder, x, number(builder, index, _LONG(m)), x_step) for m in range(rows)]
+                factors = [builder.mul(_LONG(n), a_step) for n in range(columns)]
+
+                def sums(kind: Any, begin: Any, end: Any, step: int) -> list[Any]:
+                    totals = _zeros(builder, kind, rows * columns)
+                    with cgutils.for_range_slice(builder, begin, end, _LONG(step), _LONG) as (place, _):
+                        own = [_load(builder, _at(builder, each, place), kind) for each in xs]
+                        for n, factor in enumerate(factors):
+                            numbers = load(builder, a, builder.add(factor, place), kind)
+                            for m in range(rows):
+                                _add_product(builder, totals[m * columns + n], own[m], numbers)
+                    return [builder.load(each) for each in totals]
+
+                vectors = sums(ir.VectorType(_FLOAT, LANES), _LONG(0), whole, LANES)
+                rest = sums(_FLOAT, whole, width, 1)
+                for (m, n), vector, more in zip(product(range(rows), range(columns)), vectors, rest, strict=True):
+                    total = builder.fadd(_total(builder, vector), more)
+                    _store(builder, total, _at(builder, _row(builder, out, _LONG(m), out_step), _LONG(n)))
+
+            _choose(builder, arguments[:2], product(ROWS, (COLUMNS, 1)), tile)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 10), generate
+
+    return multiply
+
+
+def _add_products(load: Load) -> Any:
+    @intrinsic
+    def add(typing, rows, columns, out, base, out_step, index, factors, row_step, step, t, t_step, steps, sign, past):
+        """out[index[m], o] = base[index[m], o] + sign * sum over j of factors[m, j] * t[j, o], for `rows` (of ROWS)
+        and `columns` (WIDE, LANES or 1). As in `inner_products`; row_step, step: from a factor to that of the next m
+        and j. base may be out. sign: float32. past: 1 if nobody reads out soon, so that it goes past the cache to
+        memory, which need not be read before."""
+
+        def generate(context, builder, signature, arguments):
+            out, base, out_step, index, factors, row_step, step, t, t_step, steps, sign, past = arguments[2:]
+
+            def tile(rows: int, columns: int) -> None:
+                kind = ir.VectorType(_FLOAT, min(columns, LANES))
+                places = [_LONG(each) for each in range(0, columns, LANES)]
+                sums = [_zeros(builder, kind, len(places)) for _ in range(rows)]
+                own = [_row(builder, factors, _LONG(m), row_step) for m in range(rows)]
+                for m in range(rows):
+                    row = builder.mul(number(builder, index, _LONG(m)), out_step)
+                    for place in places:
+                        _prefetch(builder, _at(builder, base, builder.add(row, place)))
+                with cgutils.for_range(builder, steps) as loop:
+                    row = builder.mul(loop.index, t_step)
+                    numbers = [load(builder, t, builder.add(row, place), kind) for place in places]
+                    for m in range(rows):
+                        factor = _load(builder, _row(builder, own[m], loop.index, step), _FLOAT)
+                        repeated = _repeated(builder, factor, kind)
+                        for total, each in zip(sums[m], numbers, strict=True):
+                            _add_product(builder, total, repeated, each)
+                signs = _repeated(builder, sign, kind)
+
+                def write(store: Callable[[Any, Any, Any], None]) -> None:
+                    for m in range(rows):
+                        row = builder.mul(number(builder, index, _LONG(m)), out_step)
+                        for place, total in zip(places, sums[m], strict=True):
+                            offset = builder.add(row, place)
+                            added = builder.fmul(signs, builder.load(total), flags=_FUSED)
+                            made = builder.fadd(_load(builder, _at(builder, base, offset), kind), added, flags=_FUSED)
+                            store(builder, made, _at(builder, out, offset))
+
+                if columns != WIDE:
+                    write(_store)
+                    return
+                vector = LANES * BYTES
+                ends = builder.and_(builder.or_(out, builder.mul(out_step, _LONG(BYTES))), _LONG(vector - 1))
+                aligned = builder.icmp_signed("==", ends, _LONG(0))
+                streams = builder.and_(aligned, builder.icmp_signed("!=", past, _LONG(0)))
+                with builder.if_else(streams) as (then, otherwise):
+                    with then:
+                        write(_store_past_cache)
+                    with otherwise:
+                        write(_store)
+
+            _choose(builder, arguments[:2], product(ROWS, (WIDE, LANES, 1)), tile)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 12, types.float32, types.int64), generate
+
+    return add
+
+
+def _load_plain(builder: Any, address: Any, place: Any, kind: Any) -> Any:
+    return _load(builder, _at(builder, address, place), kind)
+
+
+def _load_half(builder: Any, address: Any, place: Any, kind: Any) -> Any:
+    """A bfloat16 is the upper half of a float32."""
+    count = getattr(kind, "count", None)
+    short, whole = (each if count is None else ir.VectorType(each, count) for each in (ir.IntType(16), _INT))
+    found = builder.load(pointer(builder, builder.add(address, builder.mul(place, _LONG(HALF_BYTES))), short))
+    found.align = HALF_BYTES
+    places = _INT(16) if count is None else ir.Constant(whole, [16] * count)
+    return builder.bitcast(builder.shl(builder.zext(found, whole), places), kind)
+
+
+# For factors in float32, and in bfloat16
+inner_products, inner_products_half = _inner_products(_load_plain), _inner_products(_load_half)
+add_products, add_products_half = _add_products(_load_plain), _add_products(_load_half)
