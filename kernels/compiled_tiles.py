@@ -31,8 +31,10 @@ _FUSED = ("contract",)
 
 
 @njit
-def rows_of_tile(left):
-    """left: rows from here on."""
+def rows_of_tile(left, columns):
+    """left: rows from here on. A tile of one column has one row, as every tile takes time to compile."""
+    if columns == 1:
+        return 1
     return 6 if left >= 6 else 4 if left >= 4 else 2 if left >= 2 else 1
 
 
@@ -118,8 +120,8 @@ Load = Callable[[Any, Any, Any, Any], Any]
 def _inner_products(load: Load) -> Any:
     @intrinsic
     def multiply(typing, rows, columns, x, x_step, index, a, a_step, width, out, out_step):
-        """out[m, n] = sum over k of x[index[m], k] * a[n, k], for `rows` (of ROWS) and `columns` (COLUMNS or 1).
-        x, a, out and index (int64) are addresses. Steps: numbers from one row to the next."""
+        """out[m, n] = sum over k of x[index[m], k] * a[n, k], for `rows` (of ROWS) and `columns` (COLUMNS, or 1
+        of 1 row). x, a, out and index (int64) are addresses. Steps: numbers from one row to the next."""
 
         def generate(context, builder, signature, arguments):
             x, x_step, index, a, a_step, width, out, out_step = arguments[2:]
@@ -145,7 +147,7 @@ def _inner_products(load: Load) -> Any:
                     total = builder.fadd(_total(builder, vector), more)
                     _store(builder, total, _at(builder, _row(builder, out, _LONG(m), out_step), _LONG(n)))
 
-            _choose(builder, arguments[:2], product(ROWS, (COLUMNS, 1)), tile)
+            _choose(builder, arguments[:2], [*product(ROWS, (COLUMNS,)), (1, 1)], tile)
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 10), generate
@@ -157,9 +159,9 @@ def _add_products(load: Load) -> Any:
     @intrinsic
     def add(typing, rows, columns, out, base, out_step, index, factors, row_step, step, t, t_step, steps, sign, past):
         """out[index[m], o] = base[index[m], o] + sign * sum over j of factors[m, j] * t[j, o], for `rows` (of ROWS)
-        and `columns` (WIDE, LANES or 1). As in `inner_products`; row_step, step: from a factor to that of the next m
-        and j. base may be out. sign: float32. past: 1 if nobody reads out soon, so that it goes past the cache to
-        memory, which need not be read before."""
+        and `columns` (WIDE or LANES, or 1 of 1 row). As in `inner_products`; row_step, step: from a factor to that of
+        the next m and j. base may be out. sign: float32. past: 1 if nobody reads out soon, so that it goes past the
+        cache to memory, which need not be read before."""
 
         def generate(context, builder, signature, arguments):
             out, base, out_step, index, factors, row_step, step, t, t_step, steps, sign, past = arguments[2:]
@@ -205,7 +207,7 @@ def _add_products(load: Load) -> Any:
                     with otherwise:
                         write(_store)
 
-            _choose(builder, arguments[:2], product(ROWS, (WIDE, LANES, 1)), tile)
+            _choose(builder, arguments[:2], [*product(ROWS, (WIDE, LANES)), (1, 1)], tile)
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 12, types.float32, types.int64), generate

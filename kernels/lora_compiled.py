@@ -47,7 +47,7 @@ def _shrink(x, x_step, index, rows, a, half, width, low, high, inner, step):
         while n < high:
             columns, m = COLUMNS if high - n >= COLUMNS else 1, begin
             while m < end:
-                tall = rows_of_tile(end - m)
+                tall = rows_of_tile(end - m, columns)
                 at, out = index + m * LONG, inner + (m * step + n) * BYTES
                 if half:
                     inner_products_half(
@@ -71,7 +71,7 @@ def _expand(y, y_step, index, rows, inner, step, b, half, b_step, rank, low, hig
                 while o < right:
                     columns, m = columns_of_tile(right - o), begin
                     while m < end:
-                        tall = rows_of_tile(end - m)
+                        tall = rows_of_tile(end - m, columns)
                         at, own, out = index + m * LONG, inner + (m * step + j) * BYTES, y + o * BYTES
                         t = b + (j * b_step + o) * (HALF_BYTES if half else BYTES)
                         if half:

@@ -23,17 +23,17 @@ def _add(table, begin, step, rows, low, high, factors, factors_step, t, t_step):
     The factors of a row stand `factors_step` apart, those of the rows side by side."""
     data, base = number_at(table, DATA) + begin * BYTES, number_at(table, BASE) + begin * BYTES
     index, rank, sign = number_at(table, INDEX), number_at(table, RANK), float32(number_at(table, SIGN))
-    m = 0
-    while m < rows:
-        tall, o = rows_of_tile(rows - m), low
-        while o < high:
-            columns = columns_of_tile(high - o)
+    o = low
+    while o < high:
+        columns, m = columns_of_tile(high - o), 0
+        while m < rows:
+            tall = rows_of_tile(rows - m, columns)
             add_products(
                 tall, columns, data + o * BYTES, base + o * BYTES, step, index + m * LONG, factors + m * BYTES, 1,
                 factors_step, t + (o - low) * BYTES, t_step, rank, sign, 1,
             )  # fmt: skip
-            o += columns
-        m += tall
+            m += tall
+        o += columns
 
 
 @cfunc(types.void(int64))
