@@ -57,7 +57,7 @@ LANGUAGE = ["tokenizers>=0.20"]  # other prompts than a checkpoint's own; 8 MB, 
 VLM = [*LANGUAGE, "pillow>=10", "jinja2>=3.1"]  # images and conversations as vision-language models were trained with
 GRAMMAR = ["llguidance>=1.3"]  # answers by a JSON schema or a regular expression; 4 MB, brings nothing
 TRITON = ["triton>=3.5; sys_platform == 'linux'"]  # adapters on a GPU; 286 MB; torch for CUDA brings its own
-NUMBA = ["numba>=0.61"]  # adapters on a CPU by our own kernels; 64 MB, brings llvmlite alone
+NUMBA = ["numba>=0.62"]  # adapters on a CPU by our own kernels; 64 MB, brings llvmlite alone
 SERVE = [*VLM, "fastapi>=0.115", "uvicorn>=0.30", "uvloop>=0.21", "httptools>=0.6"]  # OpenAI's interface over HTTP
 TEST = [
     "pytest>=8.4",  # --disable-plugin-autoload

@@ -12,6 +12,6 @@ NUMBA = find_spec("numba") is not None  # for kernels of our own on a CPU
 
 
 def prepare() -> None:
-    """Compiles what would else be compiled while a request waits: a second or two."""
+    """Compiles what would else be compiled while a request waits: three seconds."""
     if NUMBA:
         from auras_ros.kernels import lora_compiled, weights_compiled  # noqa: F401

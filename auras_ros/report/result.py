@@ -17,7 +17,7 @@ from typing import Any
 
 from auras_ros import __version__
 
-PACKAGES = ("torch", "triton", "numpy", "cyclonedds", "rosbags", "gym-pusht")
+PACKAGES = ("torch", "triton", "numba", "numpy", "cyclonedds", "rosbags", "gym-pusht")
 CPUINFO = Path("/proc/cpuinfo")
 Say = Callable[[str], None]  # tells the user what is being measured
 
