@@ -70,7 +70,7 @@ def test_all_tiles_and_shares_make_the_plain_sum(count: int, halves: tuple[int, 
     work = sum(count * rank * (2 * WIDTH + BOUNDS[-1]) for rank in RANKS.values())
     made, expected = added(case, halves)
     torch.testing.assert_close(made.double(), expected, rtol=1e-4, atol=1e-3)
-    assert count < 20 or work >= 3 * SHARE  # so that all threads have a share
+    assert count < 3 * ROWS_OF_SHARE or work >= 3 * SHARE  # so that all threads have a share
 
 
 def test_rows_that_no_cache_holds(threads: int) -> None:
