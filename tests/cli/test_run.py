@@ -251,7 +251,8 @@ def test_an_actuator_may_brake_before_it_is_killed(
     """Killed on its way, its last command would be a rate."""
     braking = (
         "import signal, sys, time\ndef brake(*_):\n    time.sleep(1.0)\n    sys.exit(0)\n"
-        "signal.signal(signal.SIGTERM, brake)\nprint('up', flush=True)\nsignal.pause()\n"
+        "signal.signal(signal.SIGTERM, brake)\nprint('up', flush=True)\n"
+        "while True:\n    time.sleep(0.1)\n"  # pause() may miss a signal just before it
     )
     (tmp_path / "auras_child_actuator.py").write_text(braking)
     monkeypatch.setattr(module, "GRACE_S", 0.1)

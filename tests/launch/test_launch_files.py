@@ -260,8 +260,8 @@ def test_processes_end_with_the_launch_where_that_is_asked(file: str) -> None:
 def test_what_is_asked_to_end_with_its_parent_gets_sigterm_though_the_parent_is_killed() -> None:
     """Guards: an actuator that drives on with nobody over it, as under a `ros2 launch` that got SIGTERM."""
     # The signal may come while the child still prints: it writes past what print holds.
-    child = "import os, signal, sys; signal.signal(15, lambda *_: sys.exit(os.write(1, b'asked to stop\\n')))\n"
-    child += "print('up', flush=True)\nsignal.pause()"
+    child = "import os, signal, sys, time; signal.signal(15, lambda *_: sys.exit(os.write(1, b'asked to stop\\n')))\n"
+    child += "print('up', flush=True)\nwhile True: time.sleep(0.1)"  # pause() may miss a signal just before it
     parent = (
         "import subprocess, sys, time\n"
         f"subprocess.Popen([*{load_launching().WITH_PARENT!r}.split(), sys.executable, '-c', sys.argv[1]])\n"
