@@ -150,8 +150,11 @@ def compiled(otherwise: Way) -> Way:
     def add(y: Tensor, x: Tensor, batch: AdapterRows, factors: FactorSet, bounds: Sequence[int]) -> None:
         addresses = factors.addresses
         if addresses is None or not x.dtype == y.dtype == torch.float32 or y.stride(1) != 1 or x.stride(1) != 1:
-            own = FactorSet({slot: Factors(*(part.to(x.dtype) for part in each)) for slot, each in factors.items()})
-            otherwise(y, x, batch, own, bounds)
+            if any(part.dtype != x.dtype for each in factors.values() for part in each):
+                factors = FactorSet(
+                    {slot: Factors(*(part.to(x.dtype) for part in own)) for slot, own in factors.items()}
+                )
+            otherwise(y, x, batch, factors, bounds)
             return
         launch, groups, shares, _, _ = batch.form(_prepare)
         for group, slot in zip(groups, batch.own_slots, strict=True):

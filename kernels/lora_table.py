@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -69,8 +69,11 @@ def _distance(one: LoraShape, other: LoraShape) -> float:
 
 def rule(shape: LoraShape) -> str:
     """Without a table."""
-    if COMPILED in WAYS:
-        return COMPILED
+    return COMPILED if COMPILED in WAYS else rule_of_libraries(shape)
+
+
+def rule_of_libraries(shape: LoraShape) -> str:
+    """Without our own kernels, which multiply rows in float32 alone."""
     if shape.tokens <= FEW_TOKENS and (shape.adapters == 1 or shape.adapters * shape.rank * shape.width < JOINT_WORK):
         return "joint"
     work = shape.tokens // shape.adapters * shape.rank * shape.width
@@ -80,16 +83,16 @@ def rule(shape: LoraShape) -> str:
 class WayTable:
     """For a CPU."""
 
-    def __init__(self, entries: Mapping[LoraShape, str]) -> None:
-        """Raises ValueError for a way that there is not."""
+    def __init__(self, entries: Mapping[LoraShape, str], otherwise: Callable[[LoraShape], str] = rule) -> None:
+        """otherwise: where the table has nothing like it. Raises ValueError for a way that there is not."""
         for name in sorted(set(entries.values())):
             way_named(name)
-        self._shapes = NearestShapes(entries)
+        self._shapes, self._otherwise = NearestShapes(entries), otherwise
         self._chosen: dict[LoraShape, Way] = {}
 
     def name(self, shape: LoraShape) -> str:
         """Of the way."""
-        return self._shapes.name(shape) or rule(shape)
+        return self._shapes.name(shape) or self._otherwise(shape)
 
     def choose(self, shape: LoraShape) -> Way:
         found = self._chosen.get(shape)
@@ -100,4 +103,4 @@ class WayTable:
         return found
 
 
-RULE = WayTable({})
+RULE, LIBRARIES = WayTable({}), WayTable({}, rule_of_libraries)

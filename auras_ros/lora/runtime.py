@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from auras_ros.checkpoints.peft import AdapterTargets
 from auras_ros.kernels import NUMBA, prepare
-from auras_ros.kernels.lora_table import RULE, FixedWay
+from auras_ros.kernels.lora_table import LIBRARIES, RULE, FixedWay
 from auras_ros.kernels.lora_table_file import read_ways
 from auras_ros.kernels.lora_ways import COMPILED, WAYS, way_named
 from auras_ros.lora.adaptation import Adaptation, row_groups, site_bounds
@@ -39,17 +40,18 @@ class LoraRuntime:
         config = decoder.config
         sites, head = decoder_sites(config), None if config.tied else head_site(config)
         kernels = store.device.type != "cpu"
-        compiled = NUMBA and ways in ("", COMPILED)  # whatever the shape
-        self.slots = AdapterSlots(store, sites, head, rank, slots, kernels, halves=compiled and not kernels)
+        compiled = NUMBA and not kernels and store.dtype == torch.float32
+        self.slots = AdapterSlots(store, sites, head, rank, slots, kernels, compiled and ways in ("", COMPILED))
         self.registry = AdapterRegistry(targets, self.slots.check)
         self.weights = MergedWeights(decoder, sites, head, exact)
         named = ways in WAYS or ways == COMPILED
-        self._chooser = FixedWay(way_named(ways)) if named else read_ways(Path(ways)) if ways else RULE
+        default = RULE if compiled else LIBRARIES
+        self._chooser = FixedWay(way_named(ways)) if named else read_ways(Path(ways)) if ways else default
         self._bounds = site_bounds([*sites, *([] if head is None else [head])])
         self._kernels = None
-        if not kernels:
+        if compiled:
             prepare()
-        else:
+        if kernels:
             places = {(layer, site.name): site.bounds for layer in range(config.layers) for site in sites}
             places |= {} if head is None else {(HEAD, head.name): head.bounds}
             self._kernels = KernelAdapters(self.slots, places, _triton())

@@ -46,9 +46,8 @@ class AdapterSlots:
     ) -> None:
         """store: `PagedKVCache.store`. head: of a model that has one. rank: the largest of a layer's adapter. kernels:
         whether our kernels for a GPU read the factors, and not a CPU's. halves: whether factors whose numbers are all
-        bfloat16's, as files of adapters have them, are kept so: a CPU reads half as much for the same products."""
-        self.rank, self.count, self._kernels = rank, slots, kernels
-        self._halves = halves and store.dtype == torch.float32
+        bfloat16's, as files of adapters have them, are kept so in a float32 store: a CPU reads half as much."""
+        self.rank, self.count, self._kernels, self._halves = rank, slots, kernels, halves
         self._sites, self._head = sites, head
         self._layers = store.flatten(2)  # [layers, blocks, numbers]
         self.blocks = slot_blocks(sites, rank, self._layers.shape[2])

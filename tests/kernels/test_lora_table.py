@@ -13,7 +13,7 @@ import torch
 
 from auras_ros.kernels.grouped_lora import FactorSet, RowGroup, RowGroups, add_lora_
 from auras_ros.kernels.lora_batch import LoraShape
-from auras_ros.kernels.lora_table import FEW_TOKENS, RULE, WayTable
+from auras_ros.kernels.lora_table import FEW_TOKENS, LIBRARIES, RULE, WayTable
 from auras_ros.kernels.lora_table import rule as rule_of_ways
 from auras_ros.kernels.lora_table_file import cpu_name, gpu_name, read_table, read_ways, write_table
 from auras_ros.kernels.lora_tilings import EXPAND, SHRINK, Tiling, TilingTable, rule, tiling
@@ -65,7 +65,7 @@ def test_without_numba_the_rule_knows_no_kernels_of_ours(
     shape: LoraShape, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(WAYS, "compiled", raising=False)
-    assert rule_of_ways(shape) == way
+    assert rule_of_ways(shape) == LIBRARIES.name(shape) == way
     with pytest.raises(ValueError, match="way 'compiled' needs Numba"):
         WayTable({ONE: "compiled"})
 
