@@ -1,0 +1,51 @@
+"""Which way a server multiplies by, and in which type it keeps factors.
+
+Guards: bfloat16's factors for a way that cannot read them; our kernels for rows that they do not multiply.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+import torch
+
+from auras_ros.kernels.lora_table import LIBRARIES, RULE
+from auras_ros.lora.runtime import LoraRuntime
+from auras_ros.models.paged_kv import PagedKVCache
+from tests.lora.decoders import RANK, Decoder, adapter
+
+NO_TARGETS = cast(Any, None)  # nothing is added from a folder
+
+
+@pytest.mark.parametrize(
+    ("dtype", "ways", "chooser", "kept"),
+    [
+        (torch.float32, "", RULE, torch.bfloat16),
+        (torch.float32, "segmented", None, torch.float32),
+        (torch.float32, "compiled", None, torch.bfloat16),
+        (torch.bfloat16, "", LIBRARIES, torch.bfloat16),
+    ],
+)
+def test_halves_are_for_our_kernels_and_these_for_float32(
+    dtype: torch.dtype, ways: str, chooser: object, kept: torch.dtype
+) -> None:
+    pytest.importorskip("numba")
+    decoder = Decoder(dtype)
+    store = PagedKVCache(decoder.config.layers, 64, 8, decoder.config.kv_heads, 12, dtype=dtype).store
+    runtime = LoraRuntime(decoder.llama, store, NO_TARGETS, 1, RANK, ways)
+    assert chooser is None or runtime._chooser is chooser
+    own = adapter(decoder, RANK, 0)
+    for each in own.factors.values():
+        for part in each:
+            part.copy_(part.bfloat16())
+    assert {factors.a.dtype for factors in runtime.slots.write(0, own).decoder.values()} == {kept}
+
+
+def test_without_numba_a_server_says_what_the_way_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("auras_ros.kernels.lora_ways.WAYS", {})
+    monkeypatch.setattr("auras_ros.lora.runtime.WAYS", {})
+    decoder = Decoder()
+    store = PagedKVCache(decoder.config.layers, 64, 8, decoder.config.kv_heads, 12).store
+    with pytest.raises(ValueError, match="way 'compiled' needs Numba"):
+        LoraRuntime(decoder.llama, store, NO_TARGETS, 1, RANK, "compiled")
