@@ -9,7 +9,7 @@ computed beside it. A tile's size is known when it is compiled, everything else 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 from llvmlite import binding, ir
@@ -24,6 +24,7 @@ ROWS = (6, 4, 2, 1)  # of a tile
 _WIDE_REGISTERS = bool(binding.get_host_cpu_features().get("avx512f"))  # and twice as many of them
 LANES = 16 if _WIDE_REGISTERS else 8 if binding.get_host_cpu_features().get("avx2") else 4
 COLUMNS = 4 if _WIDE_REGISTERS else 2  # of a tile of `inner_products`
+COPIED = 8  # numbers at once, of `copy_numbers`
 WIDE = LANES * (4 if _WIDE_REGISTERS else 2)  # of `add_products`; a tile's sums fit in the registers
 
 _FLOAT, _INT, _LONG = ir.FloatType(), ir.IntType(32), ir.IntType(64)
@@ -96,13 +97,26 @@ def _repeated(builder: Any, number: Any, kind: Any) -> Any:
     return builder.shuffle_vector(first, none, ir.VectorType(_INT, kind.count)(None))
 
 
-def _total(builder: Any, vector: Any) -> Any:
-    """Of a vector's numbers: halves added until there is one."""
-    while (half := vector.type.count // 2) > 0:
-        places, none = [_INT(each) for each in range(2 * half)], vector.type(ir.Undefined)
-        halves = [ir.Constant(ir.VectorType(_INT, half), each) for each in (places[:half], places[half:])]
-        vector = builder.fadd(*(builder.shuffle_vector(vector, none, each) for each in halves))
-    return builder.extract_element(vector, _INT(0))
+def _totals(builder: Any, vectors: Sequence[Any]) -> list[Any]:
+    """Of each vector's numbers: halves added until there is one. Returns vectors that have the totals side by side, the
+    last one filled up: two vectors' halves are added at once, and so on."""
+    found, (size,) = list(vectors), {each.type.count for each in vectors}
+    half = size // 2
+    while half > 0:
+        found += found[-1:] * (len(found) % 2)
+        groups = list(range(0, 2 * size, 2 * half))
+        low, high = (
+            ir.Constant(
+                ir.VectorType(_INT, size), [_INT(begin + each + shift) for begin in groups for each in range(half)]
+            )
+            for shift in (0, half)
+        )
+        pairs = zip(found[::2], found[1::2], strict=True)
+        found = [
+            builder.fadd(*(builder.shuffle_vector(one, other, each) for each in (low, high))) for one, other in pairs
+        ]
+        half //= 2
+    return found
 
 
 def _choose(builder: Any, sizes: Sequence[Any], tiles: Any, tile: Callable[[int, int], None]) -> None:
@@ -141,11 +155,13 @@ def _inner_products(load: Load) -> Any:
                                 _add_product(builder, totals[m * columns + n], own[m], numbers)
                     return [builder.load(each) for each in totals]
 
-                vectors = sums(ir.VectorType(_FLOAT, LANES), _LONG(0), whole, LANES)
+                vectors = _totals(builder, sums(ir.VectorType(_FLOAT, LANES), _LONG(0), whole, LANES))
                 rest = sums(_FLOAT, whole, width, 1)
-                for (m, n), vector, more in zip(product(range(rows), range(columns)), vectors, rest, strict=True):
-                    total = builder.fadd(_total(builder, vector), more)
-                    _store(builder, total, _at(builder, _row(builder, out, _LONG(m), out_step), _LONG(n)))
+                for place, more in enumerate(rest):
+                    m, n = divmod(place, columns)
+                    total = builder.extract_element(vectors[place // LANES], _INT(place % LANES))
+                    at = _at(builder, _row(builder, out, _LONG(m), out_step), _LONG(n))
+                    _store(builder, builder.fadd(total, more), at)
 
             _choose(builder, arguments[:2], [*product(ROWS, (COLUMNS,)), (1, 1)], tile)
             return context.get_dummy_value()
@@ -215,6 +231,83 @@ def _add_products(load: Load) -> Any:
     return add
 
 
+@intrinsic
+def room(typing):
+    """The address of a tile's numbers on the stack of the function that asks for it: of `stream_products`."""
+
+    def generate(context, builder, signature, arguments):
+        held = cgutils.alloca_once(builder, ir.VectorType(_FLOAT, LANES), size=ROWS[0] * WIDE // LANES)
+        held.align = LANES * BYTES
+        return builder.ptrtoint(held, _LONG)
+
+    return types.int64(), generate
+
+
+@intrinsic
+def stream_products(typing, base, step, factors, factors_step, t, t_step, steps, sign, held, late_base, late_out):
+    """held[m, o] = sign * sum over j of factors[m, j] * t[j, o], for ROWS[0] rows and WIDE columns, and between these
+    sums late_out[m, o] = late_base[m, o] + what was in held: the tile before goes to memory, past the cache, while this
+    one is computed, and what this one will be added to (base) comes from there. As in `add_products`; step: of base,
+    late_base and late_out, whose rows begin at multiples of a vector. late_out 0: there is none before."""
+
+    def generate(context, builder, signature, arguments):
+        base, step, factors, factors_step, t, t_step, steps, sign, held, late_base, late_out = arguments
+        kind, places = ir.VectorType(_FLOAT, LANES), [_LONG(each) for each in range(0, WIDE, LANES)]
+        sums = [_zeros(builder, kind, len(places)) for _ in range(ROWS[0])]
+        own = [_at(builder, factors, _LONG(m)) for m in range(ROWS[0])]
+        before = builder.icmp_signed("!=", late_out, _LONG(0))
+
+        def share(row: Any) -> Any:
+            return builder.sdiv(builder.mul(row, steps), _LONG(ROWS[0]))
+
+        with cgutils.for_range(builder, _LONG(ROWS[0])) as loop:
+            after = share(builder.add(loop.index, _LONG(1)))
+            with cgutils.for_range_slice(builder, share(loop.index), after, _LONG(1), _LONG) as (place, _):
+                row = builder.mul(place, t_step)
+                numbers = [_load(builder, _at(builder, t, builder.add(row, each)), kind) for each in places]
+                for m in range(ROWS[0]):
+                    factor = _load(builder, _row(builder, own[m], place, factors_step), _FLOAT)
+                    repeated = _repeated(builder, factor, kind)
+                    for total, each in zip(sums[m], numbers, strict=True):
+                        _add_product(builder, total, repeated, each)
+            row = builder.mul(loop.index, step)
+            ready = _row(builder, held, loop.index, _LONG(WIDE))
+            for place in places:
+                _prefetch(builder, _at(builder, base, builder.add(row, place)))
+            with builder.if_then(before):
+                for place in places:
+                    offset = builder.add(row, place)
+                    more = _load(builder, _at(builder, ready, place), kind)
+                    made = builder.fadd(_load(builder, _at(builder, late_base, offset), kind), more)
+                    _store_past_cache(builder, made, _at(builder, late_out, offset))
+        signs = _repeated(builder, sign, kind)
+        for piece, total in enumerate(chain.from_iterable(sums)):
+            made = builder.fmul(signs, builder.load(total))
+            _store(builder, made, _row(builder, held, _LONG(piece), _LONG(LANES)))
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 7, types.float32, *[types.int64] * 3), generate
+
+
+def _copy_numbers(load: Load) -> Any:
+    @intrinsic
+    def copied(typing, source, out, count):
+        """out[o] = source[o], for o up to count. source, out: addresses."""
+
+        def generate(context, builder, signature, arguments):
+            source, out, count = arguments
+            whole = builder.mul(builder.sdiv(count, _LONG(COPIED)), _LONG(COPIED))
+            vector = ir.VectorType(_FLOAT, COPIED)
+            for kind, begin, end, step in ((vector, _LONG(0), whole, COPIED), (_FLOAT, whole, count, 1)):
+                with cgutils.for_range_slice(builder, begin, end, _LONG(step), _LONG) as (place, _):
+                    _store(builder, load(builder, source, place, kind), _at(builder, out, place))
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 3), generate
+
+    return copied
+
+
 def _load_plain(builder: Any, address: Any, place: Any, kind: Any) -> Any:
     return _load(builder, _at(builder, address, place), kind)
 
@@ -232,3 +325,4 @@ def _load_half(builder: Any, address: Any, place: Any, kind: Any) -> Any:
 # For factors in float32, and in bfloat16
 inner_products, inner_products_half = _inner_products(_load_plain), _inner_products(_load_half)
 add_products, add_products_half = _add_products(_load_plain), _add_products(_load_half)
+copy_numbers, copy_numbers_half = _copy_numbers(_load_plain), _copy_numbers(_load_half)

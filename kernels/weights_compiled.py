@@ -6,48 +6,115 @@ from __future__ import annotations
 import torch
 from numba import cfunc, float32, int64, njit, types
 from torch import Tensor
-from torch.nn import functional as F
 
 from auras_ros.kernels.compiled import LONG, Launch, number_at, take_share
-from auras_ros.kernels.compiled_tiles import BYTES, add_products, columns_of_tile, rows_of_tile
+from auras_ros.kernels.compiled_tiles import (
+    BYTES,
+    COPIED,
+    HALF_BYTES,
+    LANES,
+    WIDE,
+    add_products,
+    columns_of_tile,
+    copy_numbers,
+    copy_numbers_half,
+    room,
+    rows_of_tile,
+    stream_products,
+)
+from auras_ros.kernels.compiled_tiles import ROWS as TILE_ROWS
 
-ROWS = 24  # of a share of a plain weight
+ROWS, TALL = 24, TILE_ROWS[0]  # of a share of a plain weight, and of a tile
+PIECES = 16  # shares of A's inputs when factors are arranged
 
 # Numbers of the table
-_, DATA, BASE, INDEX, INPUTS, WIDTH, BLOCK, A, B, OUTPUTS, RANK, SIGN, FIRST, SHARES, SIZE = range(15)
+_, DATA, BASE, INDEX, INPUTS, WIDTH, BLOCK, A, B, B_STEP, HALF = range(11)
+OWN_A, OWN_B, ARRANGES, OUTPUTS, RANK, SIGN, FIRST, SHARES, SIZE = range(11, 20)
 
 
 @njit
-def _add(table, begin, step, rows, low, high, factors, factors_step, t, t_step):
+def _add(table, begin, step, rows, low, high, factors, tile_step, factors_step, t, t_step):
     """Of rows of `step` numbers from number `begin` of the weight on, the columns from low to high. t: of column low.
-    The factors of a row stand `factors_step` apart, those of the rows side by side."""
+    The factors of TALL rows begin `tile_step` numbers after those of the TALL before, side by side; those of the next
+    rank stand `factors_step` apart."""
     data, base = number_at(table, DATA) + begin * BYTES, number_at(table, BASE) + begin * BYTES
     index, rank, sign = number_at(table, INDEX), number_at(table, RANK), float32(number_at(table, SIGN))
+    streams = (data | (step * BYTES)) % (LANES * BYTES) == 0
+    held, late_base, late_out = room(), base, 0
     o = low
     while o < high:
         columns, m = columns_of_tile(high - o), 0
         while m < rows:
             tall = rows_of_tile(rows - m, columns)
-            add_products(
-                tall, columns, data + o * BYTES, base + o * BYTES, step, index + m * LONG, factors + m * BYTES, 1,
-                factors_step, t + (o - low) * BYTES, t_step, rank, sign, 1,
-            )  # fmt: skip
+            own, own_t = factors + (m // TALL * tile_step + m % TALL) * BYTES, t + (o - low) * BYTES
+            if streams and o % LANES == 0 and columns == WIDE and tall == TALL:
+                place = (m * step + o) * BYTES
+                stream_products(
+                    base + place, step, own, factors_step, own_t, t_step, rank, sign, held, late_base, late_out
+                )
+                late_base, late_out = base + place, data + place
+            else:
+                add_products(
+                    tall, columns, data + o * BYTES, base + o * BYTES, step, index + m * LONG, own, 1,
+                    factors_step, own_t, t_step, rank, sign, 1,
+                )  # fmt: skip
             m += tall
         o += columns
+    if late_out != 0:
+        stream_products(late_base, step, factors, factors_step, t, t_step, 0, sign, held, late_base, late_out)
+
+
+@njit
+def _copy(source, half, place, out, count):
+    """Of numbers from this place on."""
+    if half:
+        copy_numbers_half(source + place * HALF_BYTES, out, count)
+    else:
+        copy_numbers(source + place * BYTES, out, count)
+
+
+@njit
+def _arrange(table):
+    """The factors in float32 in the order in which tiles read them: A's of TALL inputs, then of the next TALL; B's of
+    WIDTH outputs. A share is a rank of B for all outputs, as a few outputs of many ranks would come from memory slowly;
+    or some of A's inputs."""
+    width, inputs, first = number_at(table, WIDTH), number_at(table, INPUTS), number_at(table, FIRST)
+    rank, half, last = number_at(table, RANK), number_at(table, HALF), first + number_at(table, OUTPUTS)
+    tiles = (inputs + TALL - 1) // TALL
+    share = take_share(table)
+    while share < rank + PIECES:
+        if share < rank:
+            for block in range(first // width, (last - 1) // width + 1):
+                low, high = max(first, block * width), min(last, (block + 1) * width)
+                out = number_at(table, OWN_B) + ((block - first // width) * rank + share) * width * BYTES
+                _copy(number_at(table, B), half, share * number_at(table, B_STEP) + low - first, out, high - low)
+        else:
+            piece = share - rank
+            for tile in range(tiles * piece // PIECES, tiles * (piece + 1) // PIECES):
+                place = tile * TALL
+                count = min(COPIED, inputs - place)
+                for j in range(rank):
+                    out = number_at(table, OWN_A) + (tile * rank + j) * COPIED * BYTES
+                    _copy(number_at(table, A), half, j * inputs + place, out, count)
+        share = take_share(table)
 
 
 @cfunc(types.void(int64))
 def _add_to_blocks(table):
-    """A share is a block: a row of it has an input's weights for WIDTH outputs."""
+    """A share is a block: a row of it has an input's weights for WIDTH outputs, whose part of B was arranged before."""
+    if number_at(table, ARRANGES):
+        _arrange(table)
+        return
     width, inputs, outputs = number_at(table, WIDTH), number_at(table, INPUTS), number_at(table, OUTPUTS)
-    a, b, first, shares = number_at(table, A), number_at(table, B), number_at(table, FIRST), number_at(table, SHARES)
+    rank, first, shares = number_at(table, RANK), number_at(table, FIRST), number_at(table, SHARES)
     share = take_share(table)
     while share < shares:
         block = first // width + share
         low, high = max(first, block * width), min(first + outputs, (block + 1) * width)
+        own_b = number_at(table, OWN_B) + share * rank * width * BYTES
         _add(
-            table, block * number_at(table, BLOCK), width, inputs, low - block * width, high - block * width, a, inputs,
-            b + (share * number_at(table, RANK) * width + low - block * width) * BYTES, width,
+            table, block * number_at(table, BLOCK), width, inputs, low - block * width, high - block * width,
+            number_at(table, OWN_A), rank * COPIED, COPIED, own_b, width,
         )  # fmt: skip
         share = take_share(table)
 
@@ -61,7 +128,7 @@ def _add_to_rows(table):
     while share < shares:
         row = share * ROWS
         rows = min(ROWS, outputs - row)
-        _add(table, (first + row) * inputs, inputs, rows, 0, inputs, b + row * BYTES, outputs, a, inputs)
+        _add(table, (first + row) * inputs, inputs, rows, 0, inputs, b + row * BYTES, TALL, outputs, a, inputs)
         share = take_share(table)
 
 
@@ -69,18 +136,23 @@ def add_product_(data: Tensor, base: Tensor, a: Tensor, b: Tensor, first: int, s
     """data = base + sign * b a, for the outputs from `first` on. data and base: [out, in], or [blocks, in, width] with
     `width` outputs in a block; base may be data. float32, in one piece. a: [rank, in], b:
     [outputs, rank], float32 or bfloat16."""
-    inputs, outputs, b = a.shape[1], len(b), b.float()
+    inputs, outputs, rank = a.shape[1], *b.shape
+    index, threads = torch.arange(data.shape[1] if data.dim() == 3 else ROWS), torch.get_num_threads()
+    a, b = a.contiguous(), b.t() if b.stride(0) == 1 else b.t().contiguous()
     if data.dim() == 3:
-        width, rows = data.shape[2], inputs
-        before = first % width
-        shares = -(-(before + outputs) // width)
-        own_b = F.pad(b.t(), (before, shares * width - before - outputs)).unflatten(1, (shares, width))
-        own_b = own_b.transpose(0, 1).contiguous()
+        kernel, width, step = _add_to_blocks, data.shape[2], data.stride(0)
+        shares = -(-(first % width + outputs) // width)
     else:
-        width, rows, shares, own_b = 0, ROWS, -(-outputs // ROWS), b.t().contiguous()
-    own_a, index = a.float().contiguous(), torch.arange(rows)
-    launch = Launch(_add_to_blocks if width else _add_to_rows, SIZE)
+        kernel, width, step, shares = _add_to_rows, 0, 0, -(-outputs // ROWS)
+        a, b = a.float(), b.float().contiguous()
+    own_a, own_b = torch.empty(-(-inputs // TALL) * rank * COPIED), torch.empty(shares * rank * width)
+    launch = Launch(kernel, SIZE)
     launch.table[[DATA, BASE, INDEX]] = data.data_ptr(), base.data_ptr(), index.data_ptr()
-    launch.table[[INPUTS, WIDTH, BLOCK, A, B]] = inputs, width, data.stride(0), own_a.data_ptr(), own_b.data_ptr()
-    launch.table[[OUTPUTS, RANK, SIGN, FIRST, SHARES]] = outputs, len(a), sign, first, shares
-    launch.run(min(torch.get_num_threads(), shares))
+    launch.table[[INPUTS, WIDTH, BLOCK, OUTPUTS, RANK, SIGN, FIRST]] = inputs, width, step, outputs, rank, sign, first
+    launch.table[[A, B, B_STEP, HALF]] = a.data_ptr(), b.data_ptr(), b.stride(0), b.dtype == torch.bfloat16
+    launch.table[[OWN_A, OWN_B, SHARES]] = own_a.data_ptr(), own_b.data_ptr(), shares
+    if width:
+        launch.table[ARRANGES] = 1
+        launch.run(threads)
+        launch.table[ARRANGES] = 0
+    launch.run(min(threads, shares))

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from auras_ros.kernels.rms_norm import rms_norm
 from auras_ros.kernels.rope import pair_order, rotate_
 from auras_ros.models.cogagent import CogAgentLayer, ImageAttention
-from auras_ros.models.linear import AnyLinear, Int8Linear, fastest
+from auras_ros.models.linear import AnyLinear, Int8Linear, fastest, in_huge_pages
 from auras_ros.models.llama import Llama, LlamaConfig, LlamaDecoderLayer, RmsNorm
 
 Attend = Callable[[int, Tensor, Tensor], Tensor]
@@ -100,14 +100,14 @@ class FusedLlama:
         if config.activation != "silu" or config.norm_offset or config.scaled_embedding:
             raise ValueError("fused llama: only SwiGLU, norms without an offset and plain embeddings")
         self.config, self._llama = config, llama
-        pack: Pack = Int8Linear if int8 else fastest
+        pack: Pack = Int8Linear if int8 else _packed
         self.layers = list[FusedLayer]()
         for index, layer in enumerate(llama.layers):
             if not isinstance(layer, LlamaDecoderLayer) or not hasattr(layer, "mlp"):
                 raise ValueError("fused llama: the decoder's weights were taken over already")
             self.layers.append(FusedLayer(config, layer, index, pack))
             del layer.self_attn, layer.mlp  # what reads images stays (`CogAgentDecoder.image_keys`)
-        self.head = fastest(llama.embed_tokens.weight if llama.lm_head is None else llama.lm_head.weight)
+        self.head = _packed(llama.embed_tokens.weight if llama.lm_head is None else llama.lm_head.weight)
         llama.lm_head = None
         weight = llama.embed_tokens.weight
         self.dtype, self.device = weight.dtype, weight.device
@@ -163,6 +163,10 @@ class FusedLlama:
 
 Parameters = tuple[Tensor, Tensor | None]
 """A linear layer's weight and bias."""
+
+
+def _packed(weight: Tensor, bias: Tensor | None = None) -> AnyLinear:
+    return in_huge_pages(fastest(weight, bias))
 
 
 def _as_it_is(layer: nn.Linear) -> Parameters:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from auras_ros.kernels import NUMBA
+from auras_ros.models.huge_pages import move_to_huge_pages
 
 PACKED_FROM = 1 << 17  # numbers of a weight that is kept in oneDNN's blocks alone
 PACKED_WORK = 1 << 19  # multiplications from which oneDNN's call costs less than it saves
@@ -122,6 +123,15 @@ def fastest(weight: Tensor, bias: Tensor | None = None) -> AnyLinear:
     return Linear(weight.contiguous(), bias)
 
 
+def in_huge_pages(linear: AnyLinear) -> AnyLinear:
+    """The same layer, of which every decode reads all: its weight in huge pages, where the system has them."""
+    if isinstance(linear, Linear):
+        move_to_huge_pages(linear.weight)
+    elif isinstance(linear, PackedLinear):
+        move_to_huge_pages(_memory(linear.weight))
+    return linear
+
+
 def _packs_bfloat16() -> bool:
     return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
@@ -142,12 +152,12 @@ def bfloat16_is_faster() -> bool:
 def duplicate(linear: AnyLinear) -> AnyLinear:
     """The same layer with a weight of its own in every form, which has the same numbers. Not of 8 bits."""
     if isinstance(linear, Linear):
-        return Linear(linear.weight.detach().clone(), linear.bias)
+        return in_huge_pages(Linear(linear.weight.detach().clone(), linear.bias))
     made = copy.copy(linear)
     made.weight = linear.weight.clone()
     if isinstance(made, SmallLinear):
         made.plain = made.plain.clone()
-    return made
+    return in_huge_pages(made)
 
 
 class WeightBlocks(NamedTuple):

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from auras_ros.models.huge_pages import move_to_huge_pages
+
 SPARE = 0  # the block that belongs to nobody
 
 
@@ -53,6 +55,7 @@ class PagedKVCache:
                 raise ValueError(f"paged KV cache: {name}: {size} is less than 1 (one block belongs to nobody)")
         self.heads = heads
         self.store = torch.zeros(layers, blocks, block, 2 * heads, head_dim, dtype=dtype, device=device)
+        move_to_huge_pages(self.store)
 
     @property
     def blocks(self) -> int:

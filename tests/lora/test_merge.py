@@ -28,12 +28,12 @@ def blocks(llama: FusedLlama) -> list[torch.Tensor]:
     return [form.data for linear in linears for form in weight_blocks(linear)]
 
 
-@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize(("in_place", "rank"), [(False, 3), (True, 3), (False, 17)])
 @pytest.mark.parametrize("numba", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("out", "inputs"), [(64, 64), (96, 48), (48, 40), (100, 72), (130, 33), (320, 512)])
 def test_the_blocks_of_a_weight_are_where_they_are_said_to_be(
-    out: int, inputs: int, dtype: torch.dtype, numba: bool, in_place: bool, monkeypatch: pytest.MonkeyPatch
+    out: int, inputs: int, dtype: torch.dtype, numba: bool, in_place: bool, rank: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In whatever form it multiplies: plain, packed, or both."""
     if numba:
@@ -42,8 +42,8 @@ def test_the_blocks_of_a_weight_are_where_they_are_said_to_be(
     torch.manual_seed(1)
     weight, a, b = (
         torch.randn(out, inputs).to(dtype),
-        torch.randn(3, inputs).to(dtype),
-        torch.randn(out // 2, 3).to(dtype),
+        torch.randn(rank, inputs).to(dtype),
+        torch.randn(out // 2, rank).to(dtype),
     )
     layer, first = fastest(weight.clone()), out // 4
     for form in weight_blocks(layer):

@@ -28,6 +28,7 @@ from auras_ros.lora.merge import MergedWeights, drift
 from auras_ros.lora.slots import Resident
 from auras_ros.measure.cores import available, on_cores
 from auras_ros.measure.minutes import Ends, run_parts
+from auras_ros.models.huge_pages import move_to_huge_pages
 from auras_ros.models.linear import fastest, weight_blocks
 from auras_ros.report.result import Report, Say
 from auras_ros.report.statistics import spread
@@ -88,6 +89,8 @@ def _measure(report: Report, options: argparse.Namespace, name: str, rank: int, 
     linears = [each for layer in decoder.llama.layers for each in layer.linears().values()]
     forms = [form.data for each in linears for form in weight_blocks(each)]
     golden = [each.clone() for each in forms]
+    for each in golden:  # as the weights are: the floor is copied as quickly as can be
+        move_to_huge_pages(each)
     square = torch.randn(SQUARE, SQUARE)
     exact.switch(first)  # makes its own second copy
     operations = 2 * rank * sum(each.numel() for each in forms)
