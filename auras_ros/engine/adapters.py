@@ -31,6 +31,7 @@ class EngineAdapters:
             self._loader, wake,
         )  # fmt: skip
         self._failed: list[tuple[ActiveRequest, str]] = []
+        state.lora.summed = (None,) * runtime.weights.copies
 
     @property
     def loading(self) -> int:
@@ -97,9 +98,10 @@ class EngineAdapters:
         if self._state.lora.merged is not None:
             self.pool.release(self._state.lora.merged)
         self._state.lora.merged = merged
-        kept = merged is None and self._runtime.weights.exact  # in a copy of their own
-        if not kept and merged is not self._state.lora.summed:
-            self._state.lora.summed, self._state.lora.missed_ns = merged, {}
+        if merged is not None:
+            self._state.lora.used(merged)
+        elif not self._runtime.weights.exact:
+            self._state.lora.summed, self._state.lora.missed_ns = (None,), {}
         return merged
 
     def _unmerge(self) -> bool:

@@ -103,7 +103,8 @@ def _stages(
     if options.max_loras:
         targets = _adaptable(checkpoint, options)
         slots, rank = options.max_loras, options.max_lora_rank
-        lora = LoraRuntime(decoder, cache.store, targets, slots, rank, options.lora_ways, options.lora_exact)
+        copies = options.max_merged_loras if options.lora_exact else 0
+        lora = LoraRuntime(decoder, cache.store, targets, slots, rank, options.lora_ways, copies)
         vision = VisionAdapter(model, (each for each in targets.layers if not each.startswith("language.")))
     decode = DecodeWorker(decoder, attention, on, lanes, options.running, width, lora)
     workers: dict[Stage, StageWorker] = {

@@ -31,7 +31,8 @@ class EngineOptions:
     max_lora_rank: of an adapter. lora_policy: which requests run and what is merged meanwhile
     (`valora`). lora_theta_ms: what it lets a request wait. lora_thetas: of adapters whose requests may wait for another
     time: name=ms,name=ms. lora_exact: merged weights are a second copy, computed from the base model's; without it
-    products are added and taken away again, which takes less memory and drifts by rounding. lora_ways: how adapters'
+    products are added and taken away again, which takes less memory and drifts by rounding. max_merged_loras: copies,
+    and so adapters whose merged weights are there at once. lora_ways: how adapters'
     products are multiplied: a way's name, or the file of a searched table. Raises ValueError, naming the option."""
 
     device: str = "cpu"
@@ -58,6 +59,7 @@ class EngineOptions:
     lora_theta_ms: int = 250
     lora_thetas: str = ""
     lora_exact: bool = True
+    max_merged_loras: int = 1
     lora_ways: str = ""
 
     def __post_init__(self) -> None:

@@ -2,8 +2,8 @@
 
 Beyond VaLoRA, whose mode is one for all requests until it is changed, at a cost: the base model's weights are in memory
 anyway, as what the sums are computed from, so the choice costs nothing, and nobody has to wait for it. Only the
-computation of another adapter's weights does. That is worth it once it would have paid for itself several times over
-since the last one.
+computation of another adapter's weights does. That is worth it once it would have paid for itself since the last one:
+several times over if it takes the place of others.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from auras_ros.engine.scheduler import DECODER, Dispatch, EngineState, LoraState
 from auras_ros.lora.slots import Resident
 
 PER_FORWARD = "per-forward"
-TIMES = 8  # so that a run of requests for another adapter does not change it
+TIMES = 8  # so that a run of requests for another adapter does not change them
 
 
 class PerForward:
@@ -34,11 +34,11 @@ class PerForward:
 
 def _merged(dispatch: Dispatch, lora: LoraState) -> Resident | None:
     """Of equally few products the base model's weights."""
-    present = {each.resident for each in dispatch.requests} - {None}
-    ready = [None, *(present & {lora.summed})]
+    present, times = {each.resident for each in dispatch.requests} - {None}, TIMES if lora.full else 1
+    ready = [None, *present.intersection(lora.summed)]
     late = [
         each
-        for each in present - {lora.summed}
-        if each is not None and lora.missed_ns.get(each.digest, 0.0) > TIMES * lora.switch_ns
+        for each in present.difference(lora.summed)
+        if each is not None and lora.missed_ns.get(each.digest, 0.0) > times * lora.switch_ns
     ]
     return min([*ready, *late], key=lambda each: products(dispatch, each))

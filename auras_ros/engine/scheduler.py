@@ -65,13 +65,14 @@ def products(dispatch: Dispatch, merged: Resident | None) -> int:
 @dataclass
 class LoraState:
     """What adapters' policies look at. merged: the adapter in the weights. summed: whose weights are computed, so that
-    any forward can have them. forward_ns: what the last decode took; switch_ns: the last computation of an adapter's
-    weights. chosen: of the requests that wait, those that may run; None: all. decodes_ns: what decodes of so many rows
-    have taken in the mean, with products of adapters (True) and without. missed_ns: by an adapter's digest, what its
-    weights would have spared in place of those that are computed, since these are."""
+    any forward can have them: one for each copy, the last used one last; None: nobody's yet. forward_ns: what the last
+    decode took; switch_ns: the last computation of an adapter's weights. chosen: of the requests that wait, those that
+    may run; None: all. decodes_ns: what decodes of so many rows have taken in the mean, with products of adapters
+    (True) and without. missed_ns: by an adapter's digest, what its weights would have spared in the place of the
+    longest unused ones, since these copies are as they are."""
 
     merged: Resident | None = None
-    summed: Resident | None = None
+    summed: tuple[Resident | None, ...] = (None,)
     forward_ns: int = 0
     switch_ns: int = 0
     chosen: frozenset[int] | None = None
@@ -80,8 +81,9 @@ class LoraState:
 
     def ran(self, dispatch: Dispatch, taken_ns: int) -> None:
         """A forward of the decoder."""
-        plain, token_ns = products(dispatch, None), PRODUCT_SHARE * taken_ns / sum(dispatch.counts)
-        least = min(plain, products(dispatch, self.summed))
+        token_ns, (oldest, *kept) = PRODUCT_SHARE * taken_ns / sum(dispatch.counts), self.summed
+        plain = min(products(dispatch, each) for each in (None, *kept))
+        least = min(plain, products(dispatch, oldest))
         present = {each.resident.digest: each.resident for each in dispatch.requests if each.resident is not None}
         for digest in {*present, *self.missed_ns}:
             own = min(plain, products(dispatch, present[digest])) if digest in present else plain
@@ -93,6 +95,20 @@ class LoraState:
             key = len(dispatch.requests), products(dispatch, dispatch.merged) > 0
             before_ns = self.decodes_ns.setdefault(key, taken_ns)
             self.decodes_ns[key] = before_ns + NEWEST * (taken_ns - before_ns)
+
+    @property
+    def full(self) -> bool:
+        """Whether another adapter's weights would take the place of some."""
+        return None not in self.summed
+
+    def used(self, merged: Resident) -> None:
+        """Its weights are the last used ones, and are computed if they were not."""
+        if merged in self.summed:
+            self.summed = (*(each for each in self.summed if each is not merged), merged)
+            return
+        self.missed_ns = {} if self.full else self.missed_ns
+        self.missed_ns.pop(merged.digest, None)
+        self.summed = (*self.summed[1:], merged)
 
     def products_ns(self, rows: int) -> float | None:
         """What adapters' products cost a decode of so many rows; None if that is not known yet."""

@@ -115,7 +115,7 @@ class Valora:
         merged, batch = state.lora.merged, min(self.batch, len(waiting))
         most = _most_wanted(waiting, merged)
         own = [each for each in waiting if most is not None and each.resident is most]
-        switch_ns = 0 if most in (merged, state.lora.summed) else state.lora.switch_ns
+        switch_ns = 0 if most in (merged, *state.lora.summed) else state.lora.switch_ns
         takes_ns = state.lora.forward_ns + switch_ns
         late_ns = {each.number: state.waited_ns(each) + takes_ns - self._theta_ns(each) for each in waiting}
         starving = [each for each in waiting if each.resident is not most and late_ns[each.number] > 0]
@@ -144,6 +144,8 @@ POLICY_NAMES = (PER_FORWARD, *POLICIES)
 
 def make_lora_scheduler(inner: StageScheduler, options: EngineOptions) -> StageScheduler:
     """By the options' policy. Raises ValueError for what does not fit."""
+    if options.max_merged_loras > 1 and not options.lora_exact:
+        raise ValueError("engine: max_merged_loras: without lora_exact the weights hold one adapter")
     if options.int8:
         return LoraScheduler(inner, UnmergeOnly(options.running))  # nothing is added to weights in 8 bits
     if options.lora_policy != PER_FORWARD:

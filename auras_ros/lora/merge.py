@@ -1,9 +1,10 @@
 """One adapter merged into the decoder's weights: W = base + B A, so that its rows cost nothing more (VaLoRA 4.4.1).
 
-Exact: the sum is a second copy of the layers that the adapter changes, always computed from the base model's weights,
-which nothing writes. Both stay in memory, so that any forward can have one or the other at no cost. Without the second
-copy the product is added to the weights and subtracted again, which drifts by rounding. Either way the sum is written
-where it multiplies, in that form: nothing is allocated, moved or packed anew.
+Exact: the sum is a copy of the layers that the adapter changes, always computed from the base model's weights, which
+nothing writes. Both stay in memory, so that any forward can have one or the other at no cost; with several copies it
+has the choice among as many adapters' sums. Without a copy the product is added to the weights and subtracted again,
+which drifts by rounding. Either way the sum is written where it multiplies, in that form: nothing is allocated, moved
+or packed anew, but a copy when it is first used.
 """
 
 from __future__ import annotations
@@ -45,16 +46,19 @@ class _MergedLinear:
 
 class MergedWeights:
     """Which adapter is in the weights. Whoever switches sees to it that no forward of the decoder runs; two that are
-    about to begin may both switch, to the same one: the second waits until the first has. exact: with a second copy.
-    refusal: why nothing can be merged into these weights; empty if it can."""
+    about to begin may both switch, to the same one: the second waits until the first has. copies: adapters whose sums
+    are kept beside the base model's weights; one more takes the place of the one that was used longest ago. 0: none
+    are, products are added to the weights and taken away again. refusal: why nothing can be merged into these weights;
+    empty if it can."""
 
-    def __init__(self, decoder: FusedLlama, sites: Sequence[Site], head: Site | None, exact: bool = True) -> None:
-        self._decoder, self.exact = decoder, exact
+    def __init__(self, decoder: FusedLlama, sites: Sequence[Site], head: Site | None, copies: int = 1) -> None:
+        self._decoder, self.exact, self.copies = decoder, copies > 0, max(copies, 1)
         self._sites = {site.name: site for site in (*sites, *([] if head is None else [head]))}
-        self._linears: dict[Place, _MergedLinear] = {}
-        self._summed: Resident | None = None  # whose sums there are, used or not
+        self._base: dict[Place, AnyLinear] = {}  # of the places that any adapter has changed
+        self._linears: list[dict[Place, _MergedLinear]] = [{} for _ in range(self.copies)]
+        self._summed: dict[Resident, int] = {}  # whose sums there are, and in which copy; the last used one last
         self.merged: Resident | None = None  # whose sums are used
-        self.replaced: frozenset[Place] = frozenset()  # where the decoder has other layers than the base model's
+        self.replaced: frozenset[tuple[int, Place]] = frozenset()  # of which copy layers are used, and where
         self.took_ns = 0  # of the last time that sums were computed
         self._changing = threading.Lock()
         self.refusal = ""
@@ -75,36 +79,45 @@ class MergedWeights:
             if resident is self.merged:
                 return
             try:
-                if resident is not self._summed and (resident is not None or not self.exact):
+                if resident not in self._summed and (resident is not None or not self.exact):
                     self._sum(resident)
                 self._use(resident)
             except Exception as error:  # a change that is half made would be in everybody's rows
                 self.refusal = f"a change of the weights failed: {error}"
                 if not self.exact:
                     self._broken = f"{self.refusal}; without a copy of them (lora_exact) they cannot be restored"
-                self._summed = None
                 self._use(None)
                 raise
 
     def _sum(self, resident: Resident | None) -> None:
         began_ns = time.perf_counter_ns()
-        before, self._summed = self._summed, None
-        if before is not None and not self.exact:
-            for place, factors in before.decoder.items():
-                self._linears[place].add(factors, -1)
+        if len(self._summed) == self.copies:
+            oldest = next(iter(self._summed))
+            summed = self._linears[self._summed.pop(oldest)]
+            if not self.exact:
+                for place, factors in oldest.decoder.items():
+                    summed[place].add(factors, -1)
+        copy = min(set(range(self.copies)).difference(self._summed.values()))
+        linears = self._linears[copy]
         for place, factors in _factors(resident).items():
-            if place not in self._linears:
-                linear = self._decoder.linear(*place)
-                self._linears[place] = _MergedLinear(linear, self._sites[place[1]], self.exact)
-            self._linears[place].add(factors)
+            base = self._base.setdefault(place, self._decoder.linear(*place))
+            if place not in linears:
+                linears[place] = _MergedLinear(base, self._sites[place[1]], self.exact)
+            linears[place].add(factors)
         finish(self._decoder.device)
-        self._summed, self.took_ns = resident, time.perf_counter_ns() - began_ns
+        if resident is not None:
+            self._summed[resident] = copy
+        self.took_ns = time.perf_counter_ns() - began_ns
 
     def _use(self, resident: Resident | None) -> None:
+        copy = -1
+        if resident is not None:
+            copy = self._summed[resident] = self._summed.pop(resident)  # the last one
         if self.exact:
-            self.replaced = frozenset(_factors(resident))
-            for place, linear in self._linears.items():
-                self._decoder.replace(*place, linear.merged if place in self.replaced else linear.base)
+            used = frozenset(_factors(resident))
+            for place, base in self._base.items():
+                self._decoder.replace(*place, self._linears[copy][place].merged if place in used else base)
+            self.replaced = frozenset((copy, place) for place in used)
         self.merged = resident
 
 

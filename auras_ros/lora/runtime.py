@@ -33,17 +33,18 @@ class LoraRuntime:
         slots: int,
         rank: int,
         ways: str = "",
-        exact: bool = True,
+        copies: int = 1,
     ) -> None:
         """store: of keys and values. rank: the largest of a layer's adapter. ways: how products are multiplied: the
-        name of one way, or the file of a searched table; without either by a rule. exact: see `MergedWeights`."""
+        name of one way, or the file of a searched table; without either by a rule. copies: see
+        `MergedWeights`."""
         config = decoder.config
         sites, head = decoder_sites(config), None if config.tied else head_site(config)
         kernels = store.device.type != "cpu"
         compiled = NUMBA and not kernels and store.dtype == torch.float32
         self.slots = AdapterSlots(store, sites, head, rank, slots, kernels, compiled and ways in ("", COMPILED))
         self.registry = AdapterRegistry(targets, self.slots.check)
-        self.weights = MergedWeights(decoder, sites, head, exact)
+        self.weights = MergedWeights(decoder, sites, head, copies)
         named = ways in WAYS or ways == COMPILED
         default = RULE if compiled else LIBRARIES
         self._chooser = FixedWay(way_named(ways)) if named else read_ways(Path(ways)) if ways else default

@@ -15,7 +15,7 @@ from auras_ros.engine.per_forward import TIMES, PerForward
 from auras_ros.engine.scheduler import PRODUCT_SHARE, Dispatch, EngineState, InterleavedScheduler, products
 from auras_ros.engine.valora import make_lora_scheduler
 from auras_ros.lora.slots import Resident
-from tests.engine.test_valora import A, B, Inner, queue, state_of
+from tests.engine.test_valora import A, B, C, Inner, queue, state_of
 
 MS = 1_000_000
 
@@ -49,13 +49,13 @@ def test_a_forward_has_the_weights_that_take_fewer_products(adapters: str, wante
     """A's are there, in use or not."""
     for merged in (None, A):
         state = state_of(*queue(adapters), merged=merged)
-        state.lora.summed = A
+        state.lora.summed = (A,)
         assert weights(state) is wanted
 
 
 def test_other_weights_are_computed_once_they_would_have_paid_several_times() -> None:
     state = state_of(*queue("bb"), switch_ms=10)
-    state.lora.summed = A
+    state.lora.summed = (A,)
     every_ms = 100  # a forward of two rows with B, each of which could have been spared a product
     while state.lora.missed_ns.get("b", 0) + PRODUCT_SHARE * every_ms * MS <= TIMES * 10 * MS:
         assert weights(state) is None
@@ -66,13 +66,51 @@ def test_other_weights_are_computed_once_they_would_have_paid_several_times() ->
 
 def test_what_another_adapter_would_have_cost_counts_against_it() -> None:
     lora = state_of().lora
-    lora.summed = A
+    lora.summed = (A,)
     lora.ran(dispatch("bbb"), 40 * MS)
     missed_ns = lora.missed_ns["b"]
     lora.ran(dispatch("aab"), 20 * MS)  # a third of the rows would have paid for two
     assert 0 < lora.missed_ns["b"] < missed_ns
     lora.ran(dispatch("aaaa"), 40 * MS)
     assert not lora.missed_ns
+
+
+def test_with_a_free_copy_it_has_to_pay_once_and_takes_nobodys_place() -> None:
+    state = state_of(*queue("bb"), switch_ms=10)
+    state.lora.summed = (None, A)
+    state.lora.ran(dispatch("bb"), round(9 * MS / PRODUCT_SHARE))
+    assert weights(state) is None
+    state.lora.ran(dispatch("bb"), round(2 * MS / PRODUCT_SHARE))
+    state.lora.missed_ns["c"] = 1.0
+    assert weights(state) is B
+    state.lora.used(B)
+    assert state.lora.summed == (A, B)
+    assert state.lora.missed_ns == {"c": 1.0}
+    for adapters, wanted in (("aa", A), ("bb", B), ("ab", None), ("aab", A), ("cc", None)):
+        state.queues["decode"][:] = queue(adapters)
+        assert weights(state) is wanted
+
+
+def test_the_longest_unused_copy_goes_once_others_would_have_paid_several_times() -> None:
+    state = state_of(*queue("cc"), switch_ms=10)
+    state.lora.summed = (A, B)
+    every_ms = 100
+    while state.lora.missed_ns.get("c", 0) + PRODUCT_SHARE * every_ms * MS <= TIMES * 10 * MS:
+        assert weights(state) is None
+        state.lora.ran(dispatch("cc"), every_ms * MS)
+    state.lora.ran(dispatch("cc"), every_ms * MS)
+    missed_ns = state.lora.missed_ns["c"]
+    state.lora.ran(dispatch("bb"), every_ms * MS)  # B's stay whoever comes
+    assert state.lora.missed_ns["c"] == missed_ns
+    state.lora.ran(dispatch("aa"), every_ms * MS // 2)  # A's would be gone
+    assert state.lora.missed_ns["c"] < missed_ns
+    state.lora.ran(dispatch("cc"), every_ms * MS)
+    assert weights(state) is C
+    state.lora.used(C)
+    assert state.lora.summed == (B, C)
+    assert not state.lora.missed_ns
+    state.lora.used(B)
+    assert state.lora.summed == (C, B)
 
 
 def test_the_first_adapter_is_merged_at_once() -> None:
@@ -84,7 +122,7 @@ def test_the_first_adapter_is_merged_at_once() -> None:
 
 def test_two_that_run_side_by_side_have_the_same_weights() -> None:
     state = state_of(*queue("aa"))
-    state.lora.summed = A
+    state.lora.summed = (A,)
     state.running["prefill"] = Dispatch("prefill", ())
     assert weights(state) is None
     state.running = {"vision": Dispatch("vision", ())}

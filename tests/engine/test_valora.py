@@ -103,9 +103,9 @@ def test_nothing_is_merged_for_requests_that_end_before_it_has_paid() -> None:
     assert chosen(valora(8), state) == ([0, 1, 2], None)
     state.lora.merged = A
     assert chosen(valora(8), state) == ([0, 1], A)
-    state.lora.merged, state.lora.summed = None, A  # its weights are there
+    state.lora.merged, state.lora.summed = None, (A,)  # its weights are there
     assert chosen(valora(8), state) == ([0, 1], A)
-    state.lora.merged = state.lora.summed = None
+    state.lora.merged, state.lora.summed = None, (None,)
     state.lora.decodes_ns = {(2, True): 5e6}  # what it would spare is not known
     assert chosen(valora(8), state) == ([0, 1], A)
 

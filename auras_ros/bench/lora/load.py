@@ -8,9 +8,10 @@ token latency: the sum of all requests' times over the sum of their tokens.
 
 Whole systems are what the paper compares with: `unmerge-only` with S-LoRA's and with Punica's way to multiply, dLoRA's
 policy, and one adapter at a time; ours is `per-forward` with this package's own way. Then every policy again with that
-way, VaLoRA's algorithm 1 too. All that have a theta have the same. vLLM runs in the environment of `auras bench
-peers-vlm --setup DIR --only-setup`. `lora-skew` and `lora-adapters` are the same for several skews (figure 22), and for
-several numbers of adapters, more than there is memory for, and ranks (figure 23).
+way, VaLoRA's algorithm 1 too, all of them with as many adapters' merged weights in memory (`--merged`); dLoRA's system
+has one's. All that have a theta have the same. vLLM runs in the environment of `auras bench peers-vlm --setup DIR
+--only-setup`. `lora-skew` and `lora-adapters` are the same for several skews (figure 22), and for several numbers of
+adapters, more than there is memory for, and ranks (figure 23).
 """
 
 from __future__ import annotations
@@ -62,12 +63,14 @@ RATED = f"{OURS} unmerge-only"  # whose saturation the rate is a share of
 
 
 class AdapterLoad(NamedTuple):
-    """skew: share of the most wanted adapter. slots: adapters in memory at once."""
+    """skew: share of the most wanted adapter. slots: adapters in memory at once; merged: those whose merged weights are
+    there too, of our policies."""
 
     skew: float
     adapters: int
     rank: int
     slots: int
+    merged: int
 
 
 def run(argv: list[str], progress: Say) -> Report:
@@ -85,8 +88,9 @@ def contests(bench: str, about: str | None, argv: list[str], progress: Say, **de
         python = environment.setup(options.setup, progress)
         report.more["peers"] = environment.versions(python)
     loads = [
-        AdapterLoad(skew, adapters, rank, min(options.slots or adapters, adapters))
+        AdapterLoad(skew, adapters, rank, slots, min(options.merged or slots, slots))
         for skew, adapters, rank in product(options.skews, options.adapters, options.ranks)
+        for slots in [min(options.slots or adapters, adapters)]
     ]
     parts: dict[str, MeasureStep] = {
         f"{name}, skew {each.skew:g}, {each.adapters} of rank {each.rank}": partial(
@@ -180,6 +184,8 @@ def our_side(
     ]
     words_ += ["--max-loras", str(asked.slots), "--max-lora-rank", str(asked.rank), "--kv-mib", str(KV_MIB)]
     words_ += ["--lora-policy", policy, "--lora-theta-ms", str(options.theta_ms)]
+    if side.startswith(OURS):
+        words_ += ["--max-merged-loras", str(asked.merged)]
     words_ += ["--lora-ways", way or str(options.table or "")]
     return ServerCommand(side, words_, openmp_of(python), own=True)
 
@@ -296,6 +302,8 @@ def _parser(bench: str, about: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--adapters", type=listed(int), default=[8], help="how many there are")
     parser.add_argument("--ranks", type=listed(int), default=[64], help="of all of them (64, the paper's)")
     parser.add_argument("--slots", type=int, default=0, help="adapters in memory at once; 0: all of them")
+    kept = "adapters whose merged weights our sides keep at once; 0: of all in memory"
+    parser.add_argument("--merged", type=int, default=0, help=kept)
     parser.add_argument("--theta-ms", type=int, default=4000, help="what a request may wait before it starves (4000)")
     parser.add_argument("--table", type=Path, help="of `auras bench lora-atmm --search`, for our way to multiply")
     alone = "leave vLLM out, which takes most of the time; answers are compared with those of our first side"
@@ -307,7 +315,7 @@ def _parser(bench: str, about: str | None) -> argparse.ArgumentParser:
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Exits with status 2 for what cannot be run."""
     check_contest(parser, options)
-    check_least(parser, options, slots=0, theta_ms=1)
+    check_least(parser, options, slots=0, merged=0, theta_ms=1)
     if min(*options.adapters, *options.ranks) < 1:
         parser.error(f"--adapters and --ranks: from 1 on, got {options.adapters} and {options.ranks}")
     if OWN not in options.sides or RATED not in options.sides:

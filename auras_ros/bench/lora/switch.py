@@ -89,8 +89,8 @@ def _measure(report: Report, options: argparse.Namespace, name: str, rank: int, 
     linears = [each for layer in decoder.llama.layers for each in layer.linears().values()]
     forms = [form.data for each in linears for form in weight_blocks(each)]
     golden = [each.clone() for each in forms]
-    for each in golden:  # as the weights are: the floor is copied as quickly as can be
-        move_to_huge_pages(each)
+    for kept in golden:  # as the weights are: the floor is copied as quickly as can be
+        move_to_huge_pages(kept)
     square = torch.randn(SQUARE, SQUARE)
     exact.switch(first)  # makes its own second copy
     operations = 2 * rank * sum(each.numel() for each in forms)
@@ -152,7 +152,7 @@ def packing_ms(decoder: RandomDecoder, resident: Resident) -> float:
 
 def _drift(decoder: RandomDecoder, live: Tensor, golden: Tensor) -> float:
     """Of the first layer's first weight, without a second copy, after DRIFTED changes."""
-    weights, place = MergedWeights(decoder.llama, decoder.sites, None, exact=False), (0, decoder.sites[0].name)
+    weights, place = MergedWeights(decoder.llama, decoder.sites, None, copies=0), (0, decoder.sites[0].name)
     small = [replace(each, decoder={place: each.decoder[place]}) for each in decoder.residents]
     for number in range(DRIFTED):
         weights.switch(small[number % len(small)])

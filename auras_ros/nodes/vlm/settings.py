@@ -111,6 +111,12 @@ class VlmSettings:
         EngineOptions.lora_exact,
         "merged weights are a second copy, computed from the base model's; without it each change rounds",
     )
+    max_merged_loras: int = parameter(
+        EngineOptions.max_merged_loras,
+        "adapters whose merged weights are in memory at once, each as large as the decoder's layers",
+        1,
+        256,
+    )
     lora_ways: str = parameter(
         EngineOptions.lora_ways,
         "how adapters' products are multiplied: one way's name, or the file of a searched table",

@@ -182,7 +182,7 @@ def test_the_gain_is_over_the_best_system_and_over_the_best_policy() -> None:
     measured.windows[POISSON] = {side: [window(each) for each in values] for side, values in sides.items()}
     measured.windows[POISSON]["punica"][1] = window(180, text="another")
     measured.windows[CLOSED] = {side: [window(1.0)] for side in sides}
-    asked = load.AdapterLoad(0.6, 8, 16, 8)
+    asked = load.AdapterLoad(0.6, 8, 16, 8, 3)
     rows = load.load_rows(measured, list(sides), argparse.Namespace(theta_ms=250), asked, {"punica": 1, "dlora": 0})
     of = {row["side"]: row for row in rows}
     assert of["dlora"]["ratio"] == pytest.approx((0.8 + 0.9) / 2)
