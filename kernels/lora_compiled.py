@@ -26,15 +26,15 @@ from auras_ros.kernels.compiled_tiles import (
 )
 from auras_ros.kernels.lora_batch import AdapterRows, Way
 from auras_ros.kernels.lora_factors import Factors, FactorSet
+from auras_ros.kernels.lora_ways import CpuTiling
 
 SHRINK_BYTES = 1 << 18  # of the rows that meet all of A before the next ones do: they stay in a core's cache
-EXPAND_COLUMNS, EXPAND_STEPS = 2048, 8  # of B that are read before the next ones: long pieces of a few of its ranks
-EXPAND_ROWS = 24  # that meet all of B before the next ones do
 ROWS_OF_SHARE = 16  # from which threads divide the rows, and not the columns, when they shrink
 SHARE = 1 << 15  # multiplications that are worth a thread
 
 # Numbers of a layer's table, and of each of its groups
-_, PHASE, Y, Y_STEP, X, X_STEP, WIDTH, OUT, ROWS, PLACES, INNER, STEP, GROUPS, COUNT, PARTS, SHARES, BOUNDS = range(17)
+_, PHASE, Y, Y_STEP, X, X_STEP, WIDTH, OUT, ROWS, PLACES, INNER, STEP, GROUPS, COUNT, PARTS, SHARES = range(16)
+TILE, BOUNDS = 16, 19
 BEGIN, END, RANK, SIGN, HALF, A, B, SIZE = range(8)
 
 
@@ -60,14 +60,15 @@ def _shrink(x, x_step, index, rows, a, half, width, low, high, inner, step):
 
 
 @njit
-def _expand(y, y_step, index, rows, inner, step, b, half, b_step, rank, low, high, sign):
-    """y[index[m], o] += sign * inner[m] b[:, o], for o from low to high."""
-    for begin in range(0, rows, EXPAND_ROWS):
-        end = min(begin + EXPAND_ROWS, rows)
-        for left in range(low, high, EXPAND_COLUMNS):
-            right = min(left + EXPAND_COLUMNS, high)
-            for j in range(0, rank, EXPAND_STEPS):
-                steps, o = min(EXPAND_STEPS, rank - j), left
+def _expand(tile, y, y_step, index, rows, inner, step, b, half, b_step, rank, low, high, sign):
+    """y[index[m], o] += sign * inner[m] b[:, o], for o from low to high. tile: the address of a `CpuTiling`."""
+    tile_rows, tile_columns, tile_steps = number_at(tile, 0), number_at(tile, 1), number_at(tile, 2)
+    for begin in range(0, rows, tile_rows):
+        end = min(begin + tile_rows, rows)
+        for left in range(low, high, tile_columns):
+            right = min(left + tile_columns, high)
+            for j in range(0, rank, tile_steps):
+                steps, o = min(tile_steps, rank - j), left
                 while o < right:
                     columns, m = columns_of_tile(right - o), begin
                     while m < end:
@@ -110,8 +111,8 @@ def _kernel(table):
                 low = max(number_at(table, BOUNDS + part), out * share // shares)
                 high = min(number_at(table, BOUNDS + part + 1), out * (share + 1) // shares)
                 _expand(
-                    number_at(table, Y), number_at(table, Y_STEP), index + begin * LONG, end - begin,
-                    inner + (begin * step + part * rank) * BYTES, step,
+                    table + TILE * LONG, number_at(table, Y), number_at(table, Y_STEP), index + begin * LONG,
+                    end - begin, inner + (begin * step + part * rank) * BYTES, step,
                     number_at(group, B), number_at(group, HALF), out, rank, low, high, float32(number_at(group, SIGN)),
                 )  # fmt: skip
         share = take_share(table)
@@ -144,7 +145,7 @@ def _prepare(batch: AdapterRows) -> _Layers:
     return _Layers(launch, groups, shares, rows, inner)
 
 
-def compiled(otherwise: Way) -> Way:
+def compiled(tiling: CpuTiling, otherwise: Way) -> Way:
     """otherwise: for other numbers than float32, and for tensors whose rows, or whose B's outputs, lie apart."""
 
     def add(y: Tensor, x: Tensor, batch: AdapterRows, factors: FactorSet, bounds: Sequence[int]) -> None:
@@ -161,7 +162,7 @@ def compiled(otherwise: Way) -> Way:
             group[HALF:] = addresses[slot]
         table = launch.table
         table[Y], table[Y_STEP], table[X], table[X_STEP] = y.data_ptr(), y.stride(0), x.data_ptr(), x.stride(0)
-        table[BOUNDS:] = bounds
+        table[TILE:BOUNDS], table[BOUNDS:] = tiling, bounds
         for phase in (0, 1):
             table[PHASE] = phase
             launch.run(shares)

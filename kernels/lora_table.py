@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from auras_ros.kernels.lora_batch import LoraShape, Way
-from auras_ros.kernels.lora_ways import COMPILED, WAYS, way_named
+from auras_ros.kernels.lora_ways import COMPILED, COMPILED_ROWS, WAYS, way_named
 
 FEW_TOKENS, JOINT_WORK = 16, 1 << 16  # tokens, and numbers of all A, up to which the rule joins adapters
 REMEMBERED = 1 << 16  # shapes whose way is remembered
+MANY_ROWS = 32  # of an adapter in the mean, from which the rule takes the tiling for many
 BLOCKS_WORK = 1 << 20  # multiplications of an adapter's A from which oneDNN's call costs less than it saves
 
 
@@ -69,7 +70,9 @@ def _distance(one: LoraShape, other: LoraShape) -> float:
 
 def rule(shape: LoraShape) -> str:
     """Without a table."""
-    return COMPILED if COMPILED in WAYS else rule_of_libraries(shape)
+    if COMPILED not in WAYS:
+        return rule_of_libraries(shape)
+    return COMPILED_ROWS if shape.tokens >= MANY_ROWS * shape.adapters else COMPILED
 
 
 def rule_of_libraries(shape: LoraShape) -> str:

@@ -15,6 +15,7 @@ joint          all rows times all adapters, a mask for whose is whose, and back:
 joint-packed   the same with joined copies in oneDNN's blocks
 joint-mixed    the same with A in blocks and B as it stands
 compiled       by our own kernels: two launches for all groups and parts (`lora_compiled`); where Numba is installed
+compiled-rows  the same in another tiling, for many rows of a group
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -34,7 +36,21 @@ from auras_ros.kernels.lora_forms import join, join_mixed, join_packed, linear, 
 
 GroupProduct = Callable[[Tensor, Tensor, RowGroup, FactorSet, Sequence[int]], None]
 FILLED = 16
-COMPILED = "compiled"
+COMPILED, COMPILED_ROWS = "compiled", "compiled-rows"
+
+
+class CpuTiling(NamedTuple):
+    """Of our kernels' second launch: rows of a group that meet a piece of B before the next ones do, and the piece's
+    outputs and ranks."""
+
+    rows: int
+    columns: int
+    ranks: int
+
+
+# Factors that are used once come from memory, where long pieces of a few ranks are read quickest; those of many rows
+# come from the cache, where all ranks at once mean that outputs are written once.
+TILINGS = {COMPILED: CpuTiling(24, 2048, 8), COMPILED_ROWS: CpuTiling(192, 64, 1 << 20)}
 
 
 def _product(y: Tensor, x: Tensor, group: RowGroup, factors: FactorSet, bounds: Sequence[int]) -> None:
@@ -168,14 +184,16 @@ def tiles(rows: int) -> Way:
 
 
 @cache
-def _compiled_way() -> Way:
+def _compiled_way(name: str) -> Way:
     from auras_ros.kernels.lora_compiled import compiled
 
-    return compiled(partial(_segmented, product=_product))
+    return compiled(TILINGS[name], partial(_segmented, product=_product))
 
 
-def _compiled(y: Tensor, x: Tensor, batch: AdapterRows, factors: FactorSet, bounds: Sequence[int]) -> None:
-    _compiled_way()(y, x, batch, factors, bounds)
+def _compiled(
+    y: Tensor, x: Tensor, batch: AdapterRows, factors: FactorSet, bounds: Sequence[int], name: str = COMPILED
+) -> None:
+    _compiled_way(name)(y, x, batch, factors, bounds)
 
 
 WAYS: Mapping[str, Way] = {
@@ -189,7 +207,7 @@ WAYS: Mapping[str, Way] = {
     "joint": _joint,
     "joint-packed": _joint_packed,
     "joint-mixed": _joint_mixed,
-    **({COMPILED: _compiled} if NUMBA else {}),
+    **({name: partial(_compiled, name=name) for name in TILINGS} if NUMBA else {}),
 }
 
 
@@ -197,5 +215,5 @@ def way_named(name: str) -> Way:
     """Raises ValueError for one that there is not."""
     if name in WAYS:
         return WAYS[name]
-    why = "needs Numba (extra `numba`)" if name == COMPILED else f"is not known; known: {', '.join(WAYS)}"
+    why = "needs Numba (extra `numba`)" if name in TILINGS else f"is not known; known: {', '.join(WAYS)}"
     raise ValueError(f"way '{name}' {why}")

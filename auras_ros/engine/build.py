@@ -29,7 +29,7 @@ from auras_ros.engine.profile import read_profile
 from auras_ros.engine.scheduler import STAGES, Stage, StageScheduler
 from auras_ros.engine.schedulers import make_scheduler, needs_partitions, needs_profile
 from auras_ros.engine.tables import EngineMemory
-from auras_ros.engine.valora import make_lora_scheduler
+from auras_ros.engine.valora import UNMERGE_ONLY, make_lora_scheduler
 from auras_ros.engine.vision_swap import swap_vision
 from auras_ros.engine.workers import (
     DecodeWorker,
@@ -105,6 +105,8 @@ def _stages(
         slots, rank = options.max_loras, options.max_lora_rank
         copies = options.max_merged_loras if options.lora_exact else 0
         lora = LoraRuntime(decoder, cache.store, targets, slots, rank, options.lora_ways, copies)
+        if options.lora_policy != UNMERGE_ONLY:
+            lora.weights.reserve()
         vision = VisionAdapter(model, (each for each in targets.layers if not each.startswith("language.")))
     decode = DecodeWorker(decoder, attention, on, lanes, options.running, width, lora)
     workers: dict[Stage, StageWorker] = {

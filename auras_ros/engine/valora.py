@@ -14,6 +14,8 @@ from auras_ros.engine.per_forward import PER_FORWARD, PerForward
 from auras_ros.engine.scheduler import DECODER, Dispatch, EngineState, StageScheduler
 from auras_ros.lora.slots import Resident
 
+UNMERGE_ONLY = "unmerge-only"
+
 
 class LoraBatch(NamedTuple):
     """The requests that the decoder may run, and the adapter in its weights."""
@@ -135,7 +137,7 @@ POLICIES: Mapping[str, Callable[[int, float], LoraPolicy]] = {
     "valora": Valora,
     "dlora": DLora,
     "merge-only": MergeOnly,
-    "unmerge-only": lambda batch, _: UnmergeOnly(batch),
+    UNMERGE_ONLY: lambda batch, _: UnmergeOnly(batch),
 }
 
 

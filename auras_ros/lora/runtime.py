@@ -12,7 +12,7 @@ from auras_ros.checkpoints.peft import AdapterTargets
 from auras_ros.kernels import NUMBA, prepare
 from auras_ros.kernels.lora_table import LIBRARIES, RULE, FixedWay
 from auras_ros.kernels.lora_table_file import read_ways
-from auras_ros.kernels.lora_ways import COMPILED, WAYS, way_named
+from auras_ros.kernels.lora_ways import TILINGS, WAYS, way_named
 from auras_ros.lora.adaptation import Adaptation, row_groups, site_bounds
 from auras_ros.lora.kernel_adaptation import KernelAdapters, MakeKernels
 from auras_ros.lora.merge import MergedWeights
@@ -42,10 +42,10 @@ class LoraRuntime:
         sites, head = decoder_sites(config), None if config.tied else head_site(config)
         kernels = store.device.type != "cpu"
         compiled = NUMBA and not kernels and store.dtype == torch.float32
-        self.slots = AdapterSlots(store, sites, head, rank, slots, kernels, compiled and ways in ("", COMPILED))
+        self.slots = AdapterSlots(store, sites, head, rank, slots, kernels, compiled and ways in ("", *TILINGS))
         self.registry = AdapterRegistry(targets, self.slots.check)
         self.weights = MergedWeights(decoder, sites, head, copies)
-        named = ways in WAYS or ways == COMPILED
+        named = ways in WAYS or ways in TILINGS
         default = RULE if compiled else LIBRARIES
         self._chooser = FixedWay(way_named(ways)) if named else read_ways(Path(ways)) if ways else default
         self._bounds = site_bounds([*sites, *([] if head is None else [head])])

@@ -39,7 +39,7 @@ ENTRIES = {
         (ONE._replace(phase="prefill", tokens=100), "adapter"),
         (ONE._replace(phase="prefill", tokens=700), "blocked"),
         (ONE._replace(parts=3), "compiled"),
-        (ONE._replace(parts=3, tokens=1024), "compiled"),
+        (ONE._replace(parts=3, tokens=1024), "compiled-rows"),
     ],
 )
 def test_the_nearest_shape_decides_and_the_rule_where_there_is_none(shape: LoraShape, way: str) -> None:

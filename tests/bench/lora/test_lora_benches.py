@@ -197,6 +197,16 @@ def test_the_gain_is_over_the_best_system_and_over_the_best_policy() -> None:
     assert found["over_vllm"] == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize("side", load.SIDES)
+def test_other_systems_keep_one_adapters_merged_weights(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as are asked for under every policy of ours."""
+    monkeypatch.setattr(load, "openmp_of", lambda _: {})
+    asked, options = load.AdapterLoad(0.6, 8, 16, 8, 3), argparse.Namespace(theta_ms=250, table=None)
+    words = load.our_side(side, Path("python"), Path("model"), "m", {"a": Path("a")}, asked, options).argv
+    kept = [words[place + 1] for place, word in enumerate(words) if word == "--max-merged-loras"]
+    assert kept == (["3"] if side.startswith("auras") else [])
+
+
 @pytest.mark.parametrize(
     ("name", "words", "said"),
     [
