@@ -33,8 +33,8 @@ ROWS_OF_SHARE = 16  # from which threads divide the rows, and not the columns, w
 SHARE = 1 << 15  # multiplications that are worth a thread
 
 # Numbers of a layer's table, and of each of its groups
-_, PHASE, Y, Y_STEP, X, X_STEP, WIDTH, OUT, ROWS, PLACES, INNER, STEP, GROUPS, COUNT, PARTS, SHARES = range(16)
-TILE, BOUNDS = 16, 19
+_, PHASE, WIDTH, OUT, ROWS, PLACES, INNER, STEP, GROUPS, COUNT, PARTS, SHARES = range(12)
+Y, Y_STEP, X, X_STEP, TILE, BOUNDS = 12, 13, 14, 15, 16, 19  # from Y on: of each layer
 BEGIN, END, RANK, SIGN, HALF, A, B, SIZE = range(8)
 
 
@@ -158,13 +158,10 @@ def compiled(tiling: CpuTiling, otherwise: Way) -> Way:
             otherwise(y, x, batch, factors, bounds)
             return
         launch, groups, shares, _, _ = batch.form(_prepare)
-        for group, slot in zip(groups, batch.own_slots, strict=True):
-            group[HALF:] = addresses[slot]
-        table = launch.table
-        table[Y], table[Y_STEP], table[X], table[X_STEP] = y.data_ptr(), y.stride(0), x.data_ptr(), x.stride(0)
-        table[TILE:BOUNDS], table[BOUNDS:] = tiling, bounds
+        groups[:, HALF:] = [addresses[slot] for slot in batch.own_slots]
+        launch.table[Y:] = (y.data_ptr(), y.stride(0), x.data_ptr(), x.stride(0), *tiling, *bounds)
         for phase in (0, 1):
-            table[PHASE] = phase
+            launch.table[PHASE] = phase
             launch.run(shares)
 
     return add

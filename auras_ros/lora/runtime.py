@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -50,6 +51,7 @@ class LoraRuntime:
         self._chooser = FixedWay(way_named(ways)) if named else read_ways(Path(ways)) if ways else default
         self._bounds = site_bounds([*sites, *([] if head is None else [head])])
         self._kernels = None
+        self._kept: tuple[Any, Adapt | None] = None, None
         if compiled:
             prepare()
         if kernels:
@@ -65,15 +67,21 @@ class LoraRuntime:
         self, residents: Sequence[Resident | None], counts: Sequence[int], tokens: int | None = None, keep: bool = False
     ) -> Adapt | None:
         """Of rows of requests, one after another; None if no row needs anything. tokens: rows of the batch, if it has
-        more. keep: of a stage that may be captured."""
-        merged = self.weights.merged
+        more. keep: of the decode, whose batch is mostly that of the one before: what was made of its rows is used
+        again, and a captured one finds it where it was."""
+        merged = None if self.weights.merged is None else self.weights.merged.slot
         owners = [None if each is None else each.slot for each in residents]
-        rows = row_groups(owners, counts, None if merged is None else merged.slot)
-        if rows is None:
-            return None
         if self._kernels is not None:
-            return self._kernels.adaptation(rows, tokens or sum(counts), keep)
-        return Adaptation(rows, self.slots.table, self._bounds, self._chooser)
+            rows = row_groups(owners, counts, merged)
+            return None if rows is None else self._kernels.adaptation(rows, tokens or sum(counts), keep)
+        key = (tuple(owners), tuple(counts), merged, torch.get_num_threads())
+        if keep and key == self._kept[0]:
+            return self._kept[1]
+        rows = row_groups(owners, counts, merged)
+        made = None if rows is None else Adaptation(rows, self.slots.table, self._bounds, self._chooser)
+        if keep:
+            self._kept = key, made
+        return made
 
 
 def _triton() -> MakeKernels:

@@ -42,6 +42,27 @@ def test_halves_are_for_our_kernels_and_these_for_float32(
     assert {factors.a.dtype for factors in runtime.slots.write(0, own).decoder.values()} == {kept}
 
 
+def test_what_was_made_of_a_decodes_rows_is_kept_while_they_stay() -> None:
+    decoder = Decoder()
+    store = PagedKVCache(decoder.config.layers, 64, 8, decoder.config.kv_heads, 12).store
+    runtime = LoraRuntime(decoder.llama, store, NO_TARGETS, 2, RANK)
+    first, second = (runtime.slots.write(slot, adapter(decoder, RANK, slot)) for slot in range(2))
+    kept = runtime.adapt([first, second], [1, 1], keep=True)
+    assert kept is not None
+    assert runtime.adapt([first, second], [1, 1], keep=True) is kept
+    prefill = runtime.adapt([first, second], [1, 1])
+    assert prefill is not kept  # it may run beside the decode
+    assert runtime.adapt([first, second], [1, 1], keep=True) is kept
+    runtime.enter(first)
+    mixture = runtime.adapt([first, second], [1, 1], keep=True)
+    assert mixture is not kept
+    assert mixture is not None
+    assert runtime.adapt([first, first], [1, 1], keep=True) is None
+    assert runtime.adapt([second, second], [1, 1], keep=True) is not mixture
+    runtime.enter(None)
+    assert runtime.adapt([first, second], [1, 1], keep=True) is not kept  # one batch is kept
+
+
 def test_without_numba_a_server_says_what_the_way_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("auras_ros.kernels.lora_ways.WAYS", {})
     monkeypatch.setattr("auras_ros.lora.runtime.WAYS", {})
