@@ -54,50 +54,45 @@ def _kind(factors: Mapping[int, Factors]) -> LayerKind:
     return found
 
 
+def _addresses(factors: Mapping[int, Factors]) -> Mapping[int, tuple[int, int, int]] | None:
+    types = (torch.float32, torch.bfloat16)
+    if not all(
+        a.dtype == b.dtype and a.dtype in types and a.is_contiguous() and b.t().is_contiguous()
+        for a, b in factors.values()
+    ):
+        return None
+    return {slot: (a.dtype == torch.bfloat16, a.data_ptr(), b.data_ptr()) for slot, (a, b) in factors.items()}
+
+
 class FactorSet(MutableMapping[int, Factors]):
-    """Slot -> factors. It may change while no forward uses the slot that does; all copies are dropped then."""
+    """Slot -> factors. It may change while no forward uses the slot that does; all copies are dropped then. A forward
+    in another thread, of other slots, goes on with what it has begun to read. addresses: slot -> whether its factors
+    are in bfloat16, and where A and B are in memory; None unless all are so or in float32, with A's inputs and B's
+    outputs side by side."""
 
     def __init__(self, factors: Mapping[int, Factors] | None = None) -> None:
-        self.by_slot: dict[int, Factors] = dict(factors or {})
-        self._changed()
+        self._change(dict(factors or {}))
 
-    def _changed(self) -> None:
-        self.kind = _kind(self.by_slot)
+    def _change(self, by_slot: Mapping[int, Factors]) -> None:
+        self.by_slot, self.kind, self.addresses = by_slot, _kind(by_slot), _addresses(by_slot)
         self._copies: dict[tuple[object, tuple[int, ...]], Any] = {}
-        self._addresses: Mapping[int, tuple[int, int, int]] | None = None
 
     def __getitem__(self, slot: int) -> Factors:
         return self.by_slot[slot]
 
     def __setitem__(self, slot: int, factors: Factors) -> None:
-        self.by_slot[slot] = factors
-        self._changed()
+        self._change({**self.by_slot, slot: factors})
 
     def __delitem__(self, slot: int) -> None:
-        del self.by_slot[slot]
-        self._changed()
+        left = dict(self.by_slot)
+        del left[slot]
+        self._change(left)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.by_slot)
 
     def __len__(self) -> int:
         return len(self.by_slot)
-
-    @property
-    def addresses(self) -> Mapping[int, tuple[int, int, int]] | None:
-        """Slot -> whether its factors are in bfloat16, and where A and B are in memory. None unless all are so or in
-        float32, with A's inputs and B's outputs side by side."""
-        if self._addresses is None and all(
-            a.dtype == b.dtype
-            and a.dtype in (torch.float32, torch.bfloat16)
-            and a.is_contiguous()
-            and b.t().is_contiguous()
-            for a, b in self.by_slot.values()
-        ):
-            self._addresses = {
-                slot: (a.dtype == torch.bfloat16, a.data_ptr(), b.data_ptr()) for slot, (a, b) in self.by_slot.items()
-            }
-        return self._addresses
 
     def drop_joined(self) -> bool:
         """Drops the copies of several adapters and not all, which another batch would not use; False if there are

@@ -6,6 +6,7 @@ for another's; a joined copy of factors that are no longer there; copies that pi
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from itertools import accumulate
 
@@ -165,3 +166,44 @@ def test_layers_of_one_kind_share_what_is_made_of_a_batch() -> None:
     x = torch.zeros(3, 16)
     assert rows.batch(layers[0].kind, x) is rows.batch(layers[1].kind, x)
     assert rows.batch(other.kind, x) is not rows.batch(layers[0].kind, x)
+
+
+def test_a_set_that_changes_leaves_what_others_read() -> None:
+    """Adapters come and go in another thread than the forwards'."""
+    held = FactorSet({0: factors(2, 0)})
+    slots, addresses, kind = held.by_slot, held.addresses, held.kind
+    held[1] = factors(4, 1)
+    assert list(slots) == [0]
+    assert kind.ranks == {0: 2}
+    assert held.kind.ranks == {0: 2, 1: 4}
+    assert (addresses is None) == (held.addresses is None)
+    del held[0]
+    assert list(slots) == [0]
+    assert list(held.by_slot) == [1]
+
+
+def test_products_go_on_while_adapters_come_and_go() -> None:
+    """By every way, in a thread whose slots stay."""
+    example = next(iter(EXAMPLES.values()))
+    y, x, own = example.tensors(beside=True)
+    held, expected = FactorSet(own), wanted(y, x, example.rows(), own, example.bounds)
+    other, ended = next(iter(own.values())), threading.Event()
+
+    def change() -> None:
+        while not ended.is_set():
+            for slot in range(100, 120):
+                held[slot] = other
+            for slot in range(100, 120):
+                del held[slot]
+
+    changing = threading.Thread(target=change)
+    changing.start()
+    try:
+        for way in WAYS.values():
+            for _ in range(20):
+                made = y.clone()
+                add_lora_(made, x, example.rows(), held, example.bounds, FixedWay(way))
+                torch.testing.assert_close(made.double(), expected, rtol=1e-4, atol=1e-4)
+    finally:
+        ended.set()
+        changing.join()
