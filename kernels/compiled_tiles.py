@@ -173,14 +173,13 @@ def _inner_products(load: Load) -> Any:
 
 def _add_products(load: Load) -> Any:
     @intrinsic
-    def add(typing, rows, columns, out, base, out_step, index, factors, row_step, step, t, t_step, steps, sign, past):
+    def add(typing, rows, columns, out, base, out_step, index, factors, row_step, step, t, t_step, steps, sign):
         """out[index[m], o] = base[index[m], o] + sign * sum over j of factors[m, j] * t[j, o], for `rows` (of ROWS)
         and `columns` (WIDE or LANES, or 1 of 1 row). As in `inner_products`; row_step, step: from a factor to that of
-        the next m and j. base may be out. sign: float32. past: 1 if nobody reads out soon, so that it goes past the
-        cache to memory, which need not be read before."""
+        the next m and j. base may be out. sign: float32."""
 
         def generate(context, builder, signature, arguments):
-            out, base, out_step, index, factors, row_step, step, t, t_step, steps, sign, past = arguments[2:]
+            out, base, out_step, index, factors, row_step, step, t, t_step, steps, sign = arguments[2:]
 
             def tile(rows: int, columns: int) -> None:
                 kind = ir.VectorType(_FLOAT, min(columns, LANES))
@@ -201,32 +200,18 @@ def _add_products(load: Load) -> Any:
                             _add_product(builder, total, repeated, each)
                 signs = _repeated(builder, sign, kind)
 
-                def write(store: Callable[[Any, Any, Any], None]) -> None:
-                    for m in range(rows):
-                        row = builder.mul(number(builder, index, _LONG(m)), out_step)
-                        for place, total in zip(places, sums[m], strict=True):
-                            offset = builder.add(row, place)
-                            added = builder.fmul(signs, builder.load(total), flags=_FUSED)
-                            made = builder.fadd(_load(builder, _at(builder, base, offset), kind), added, flags=_FUSED)
-                            store(builder, made, _at(builder, out, offset))
-
-                if columns != WIDE:
-                    write(_store)
-                    return
-                vector = LANES * BYTES
-                ends = builder.and_(builder.or_(out, builder.mul(out_step, _LONG(BYTES))), _LONG(vector - 1))
-                aligned = builder.icmp_signed("==", ends, _LONG(0))
-                streams = builder.and_(aligned, builder.icmp_signed("!=", past, _LONG(0)))
-                with builder.if_else(streams) as (then, otherwise):
-                    with then:
-                        write(_store_past_cache)
-                    with otherwise:
-                        write(_store)
+                for m in range(rows):
+                    row = builder.mul(number(builder, index, _LONG(m)), out_step)
+                    for place, total in zip(places, sums[m], strict=True):
+                        offset = builder.add(row, place)
+                        added = builder.fmul(signs, builder.load(total), flags=_FUSED)
+                        made = builder.fadd(_load(builder, _at(builder, base, offset), kind), added, flags=_FUSED)
+                        _store(builder, made, _at(builder, out, offset))
 
             _choose(builder, arguments[:2], [*product(ROWS, (WIDE, LANES)), (1, 1)], tile)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 12, types.float32, types.int64), generate
+        return types.void(*[types.int64] * 12, types.float32), generate
 
     return add
 

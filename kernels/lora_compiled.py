@@ -76,11 +76,9 @@ def _expand(tile, y, y_step, index, rows, inner, step, b, half, b_step, rank, lo
                         at, own, out = index + m * LONG, inner + (m * step + j) * BYTES, y + o * BYTES
                         t = b + (j * b_step + o) * (HALF_BYTES if half else BYTES)
                         if half:
-                            add_products_half(
-                                tall, columns, out, out, y_step, at, own, step, 1, t, b_step, steps, sign, 0
-                            )
+                            add_products_half(tall, columns, out, out, y_step, at, own, step, 1, t, b_step, steps, sign)
                         else:
-                            add_products(tall, columns, out, out, y_step, at, own, step, 1, t, b_step, steps, sign, 0)
+                            add_products(tall, columns, out, out, y_step, at, own, step, 1, t, b_step, steps, sign)
                         m += tall
                     o += columns
 

@@ -56,7 +56,7 @@ def _add(table, begin, step, rows, low, high, factors, tile_step, factors_step, 
             else:
                 add_products(
                     tall, columns, data + o * BYTES, base + o * BYTES, step, index + m * LONG, own, 1,
-                    factors_step, own_t, t_step, rank, sign, 1,
+                    factors_step, own_t, t_step, rank, sign,
                 )  # fmt: skip
             m += tall
         o += columns
