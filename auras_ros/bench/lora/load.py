@@ -64,7 +64,7 @@ RATED = f"{OURS} unmerge-only"  # whose saturation the rate is a share of
 
 class AdapterLoad(NamedTuple):
     """skew: share of the most wanted adapter. slots: adapters in memory at once; merged: those whose merged weights are
-    there too, of our policies."""
+    there too, under a policy of ours that merges."""
 
     skew: float
     adapters: int
@@ -184,10 +184,15 @@ def our_side(
     ]
     words_ += ["--max-loras", str(asked.slots), "--max-lora-rank", str(asked.rank), "--kv-mib", str(KV_MIB)]
     words_ += ["--lora-policy", policy, "--lora-theta-ms", str(options.theta_ms)]
-    if side.startswith(OURS):
-        words_ += ["--max-merged-loras", str(asked.merged)]
+    words_ += ["--max-merged-loras", str(max(merged_loras(side, asked), 1))]
     words_ += ["--lora-ways", way or str(options.table or "")]
     return ServerCommand(side, words_, openmp_of(python), own=True)
+
+
+def merged_loras(side: str, asked: AdapterLoad) -> int:
+    """Adapters whose merged weights the side keeps: other systems that merge have one's."""
+    policy, _ = SIDES.get(side, ("unmerge-only", ""))
+    return 0 if policy == "unmerge-only" else asked.merged if side.startswith(OURS) else 1
 
 
 def vllm_side(
@@ -237,7 +242,7 @@ def load_rows(
     for side in sides:
         found = windows.get(side, [])
         row: dict[str, Any] = {
-            "model": measured.model, "side": side, **asked._asdict(),
+            "model": measured.model, "side": side, **asked._asdict(), "merged": merged_loras(side, asked),
             "theta_ms": options.theta_ms, "batch": AT_ONCE, "rate_hz": measured.rate_hz, "dtype": "float32",
             "cores": measured.cores, "rounds": len(found),
         }  # fmt: skip

@@ -39,7 +39,7 @@ def table(report: Report) -> str:
         rate = f" at {own[0]['rate_hz']:.3g} requests/s" if own[0]["rate_hz"] else ""
         lines.append(
             f"{model}{rate}, skew {skew:g}, {adapters} adapters of rank {rank}, {own[0]['slots']} in memory,"
-            f" merged weights of {own[0]['merged']}, {words(own[0]['cores'])}"
+            f" merged weights of {max(row['merged'] for row in own)}, {words(own[0]['cores'])}"
         )
         lines += in_columns([row for row in own if "why" not in row], COLUMNS, left=(0,))
         lines += [f"  {row['side']} was not measured: {row['why']}" for row in own if "why" in row] + [""]
