@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import chain, product
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import binding, ir
 from numba import njit, types
@@ -24,6 +24,8 @@ ROWS = (6, 4, 2, 1)  # of a tile
 _WIDE_REGISTERS = bool(binding.get_host_cpu_features().get("avx512f"))  # and twice as many of them
 LANES = 16 if _WIDE_REGISTERS else 8 if binding.get_host_cpu_features().get("avx2") else 4
 COLUMNS = 4 if _WIDE_REGISTERS else 2  # of a tile of `inner_products`
+LINE = 64  # bytes that are fetched at once
+AHEAD = 2  # tiles of `add_products` after which one is needed whose factors are fetched now
 COPIED = 8  # numbers at once, of `copy_numbers`
 WIDE = LANES * (4 if _WIDE_REGISTERS else 2)  # of `add_products`; a tile's sums fit in the registers
 
@@ -97,6 +99,11 @@ def _repeated(builder: Any, number: Any, kind: Any) -> Any:
     return builder.shuffle_vector(first, none, ir.VectorType(_INT, kind.count)(None))
 
 
+def _some(builder: Any, vector: Any, places: Sequence[int]) -> Any:
+    chosen = ir.Constant(ir.VectorType(_INT, len(places)), [_INT(each) for each in places])
+    return builder.shuffle_vector(vector, vector.type(ir.Undefined), chosen)
+
+
 def _totals(builder: Any, vectors: Sequence[Any]) -> list[Any]:
     """Of each vector's numbers: halves added until there is one. Returns vectors that have the totals side by side, the
     last one filled up: two vectors' halves are added at once, and so on."""
@@ -127,11 +134,21 @@ def _choose(builder: Any, sizes: Sequence[Any], tiles: Any, tile: Callable[[int,
             tile(rows, columns)
 
 
-Load = Callable[[Any, Any, Any, Any], Any]
-"""Builder, address of an array of factors, place in it, type of what is loaded, of float32."""
+class Stored(NamedTuple):
+    """How factors are in memory. size: bytes of a number. load: of a builder, the address of an array, a place in it
+    and the type of what is loaded, of float32."""
+
+    size: int
+    load: Callable[[Any, Any, Any, Any], Any]
+
+    def prefetch(self, builder: Any, address: Any, place: Any, count: int) -> None:
+        """So many numbers from a place on."""
+        at = builder.add(address, builder.mul(place, _LONG(self.size)))
+        for line in range(0, count * self.size, LINE):
+            _prefetch(builder, builder.add(at, _LONG(line)))
 
 
-def _inner_products(load: Load) -> Any:
+def _inner_products(stored: Stored) -> Any:
     @intrinsic
     def multiply(typing, rows, columns, x, x_step, index, a, a_step, width, out, out_step):
         """out[m, n] = sum over k of x[index[m], k] * a[n, k], for `rows` (of ROWS) and `columns` (COLUMNS, or 1
@@ -144,24 +161,30 @@ def _inner_products(load: Load) -> Any:
             def tile(rows: int, columns: int) -> None:
                 xs = [_row(builder, x, number(builder, index, _LONG(m)), x_step) for m in range(rows)]
                 factors = [builder.mul(_LONG(n), a_step) for n in range(columns)]
+                next_tile = builder.mul(_LONG(columns), a_step)
 
                 def sums(kind: Any, begin: Any, end: Any, step: int) -> list[Any]:
                     totals = _zeros(builder, kind, rows * columns)
                     with cgutils.for_range_slice(builder, begin, end, _LONG(step), _LONG) as (place, _):
                         own = [_load(builder, _at(builder, each, place), kind) for each in xs]
                         for n, factor in enumerate(factors):
-                            numbers = load(builder, a, builder.add(factor, place), kind)
+                            at = builder.add(factor, place)
+                            numbers = stored.load(builder, a, at, kind)
+                            stored.prefetch(builder, a, builder.add(at, next_tile), step)
                             for m in range(rows):
                                 _add_product(builder, totals[m * columns + n], own[m], numbers)
                     return [builder.load(each) for each in totals]
 
                 vectors = _totals(builder, sums(ir.VectorType(_FLOAT, LANES), _LONG(0), whole, LANES))
-                rest = sums(_FLOAT, whole, width, 1)
-                for place, more in enumerate(rest):
-                    m, n = divmod(place, columns)
-                    total = builder.extract_element(vectors[place // LANES], _INT(place % LANES))
-                    at = _at(builder, _row(builder, out, _LONG(m), out_step), _LONG(n))
-                    _store(builder, builder.fadd(total, more), at)
+                outs = [_row(builder, out, _LONG(m), out_step) for m in range(rows)]
+                for m, row in enumerate(outs):
+                    at, first = divmod(m * columns, LANES)
+                    _store(builder, _some(builder, vectors[at], range(first, first + columns)), row)
+                with builder.if_then(builder.icmp_signed("<", whole, width)):
+                    for place, more in enumerate(sums(_FLOAT, whole, width, 1)):
+                        m, n = divmod(place, columns)
+                        at = _at(builder, outs[m], _LONG(n))
+                        _store(builder, builder.fadd(_load(builder, at, _FLOAT), more), at)
 
             _choose(builder, arguments[:2], [*product(ROWS, (COLUMNS,)), (1, 1)], tile)
             return context.get_dummy_value()
@@ -171,7 +194,7 @@ def _inner_products(load: Load) -> Any:
     return multiply
 
 
-def _add_products(load: Load) -> Any:
+def _add_products(stored: Stored) -> Any:
     @intrinsic
     def add(typing, rows, columns, out, base, out_step, index, factors, row_step, step, t, t_step, steps, sign):
         """out[index[m], o] = base[index[m], o] + sign * sum over j of factors[m, j] * t[j, o], for `rows` (of ROWS)
@@ -192,7 +215,8 @@ def _add_products(load: Load) -> Any:
                         _prefetch(builder, _at(builder, base, builder.add(row, place)))
                 with cgutils.for_range(builder, steps) as loop:
                     row = builder.mul(loop.index, t_step)
-                    numbers = [load(builder, t, builder.add(row, place), kind) for place in places]
+                    numbers = [stored.load(builder, t, builder.add(row, place), kind) for place in places]
+                    stored.prefetch(builder, t, builder.add(row, _LONG(AHEAD * columns)), columns)
                     for m in range(rows):
                         factor = _load(builder, _row(builder, own[m], loop.index, step), _FLOAT)
                         repeated = _repeated(builder, factor, kind)
@@ -274,7 +298,7 @@ def stream_products(typing, base, step, factors, factors_step, t, t_step, steps,
     return types.void(*[types.int64] * 7, types.float32, *[types.int64] * 3), generate
 
 
-def _copy_numbers(load: Load) -> Any:
+def _copy_numbers(stored: Stored) -> Any:
     @intrinsic
     def copied(typing, source, out, count):
         """out[o] = source[o], for o up to count. source, out: addresses."""
@@ -285,7 +309,7 @@ def _copy_numbers(load: Load) -> Any:
             vector = ir.VectorType(_FLOAT, COPIED)
             for kind, begin, end, step in ((vector, _LONG(0), whole, COPIED), (_FLOAT, whole, count, 1)):
                 with cgutils.for_range_slice(builder, begin, end, _LONG(step), _LONG) as (place, _):
-                    _store(builder, load(builder, source, place, kind), _at(builder, out, place))
+                    _store(builder, stored.load(builder, source, place, kind), _at(builder, out, place))
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 3), generate
@@ -308,6 +332,7 @@ def _load_half(builder: Any, address: Any, place: Any, kind: Any) -> Any:
 
 
 # For factors in float32, and in bfloat16
-inner_products, inner_products_half = _inner_products(_load_plain), _inner_products(_load_half)
-add_products, add_products_half = _add_products(_load_plain), _add_products(_load_half)
-copy_numbers, copy_numbers_half = _copy_numbers(_load_plain), _copy_numbers(_load_half)
+PLAIN, HALF = Stored(BYTES, _load_plain), Stored(HALF_BYTES, _load_half)
+inner_products, inner_products_half = _inner_products(PLAIN), _inner_products(HALF)
+add_products, add_products_half = _add_products(PLAIN), _add_products(HALF)
+copy_numbers, copy_numbers_half = _copy_numbers(PLAIN), _copy_numbers(HALF)

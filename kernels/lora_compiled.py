@@ -1,6 +1,6 @@
-"""The way of `lora_ways` that is compiled: the products of all groups and parts of a layer in two launches, one that
-shrinks and one that expands. Factors are read where they lie, once for all rows of a group; nothing is brought together
-or copied."""
+"""The way of `lora_ways` that is compiled: the products of all groups and parts of a layer in one launch: the threads
+shrink, wait for each other, and expand. Factors are read where they lie, once for all rows of a group; nothing is
+brought together or copied."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from numba import cfunc, float32, int64, njit, types
 from torch import Tensor
 
-from auras_ros.kernels.compiled import LONG, Launch, number_at, take_share
+from auras_ros.kernels.compiled import FREE, LONG, Launch, number_at, take_share, wait_for_team
 from auras_ros.kernels.compiled_tiles import (
     BYTES,
     COLUMNS,
@@ -33,9 +33,11 @@ ROWS_OF_SHARE = 16  # from which threads divide the rows, and not the columns, w
 SHARE = 1 << 15  # multiplications that are worth a thread
 
 # Numbers of a layer's table, and of each of its groups
-_, PHASE, WIDTH, OUT, ROWS, PLACES, INNER, STEP, GROUPS, COUNT, PARTS, SHARES = range(12)
-Y, Y_STEP, X, X_STEP, TILE, BOUNDS = 12, 13, 14, 15, 16, 19  # from Y on: of each layer
-BEGIN, END, RANK, SIGN, HALF, A, B, SIZE = range(8)
+WIDTH, OUT, ROWS, PLACES, INNER, STEP, GROUPS, COUNT, PARTS, SHARES = range(FREE, FREE + 10)
+FACTORS, Y, Y_STEP, X, X_STEP, TILE = range(SHARES + 1, SHARES + 7)  # from here on: of each layer
+BOUNDS = TILE + len(CpuTiling._fields)
+BEGIN, END, RANK, SIGN, SLOT, SIZE = range(6)
+HALF, A, B, FACTORS_SIZE = range(4)  # of `FactorSet.addresses`
 
 
 @njit
@@ -83,45 +85,69 @@ def _expand(tile, y, y_step, index, rows, inner, step, b, half, b_step, rank, lo
                     o += columns
 
 
+@njit
+def _factors(table, group):
+    return number_at(table, FACTORS) + number_at(group, SLOT) * FACTORS_SIZE * LONG
+
+
+@njit
+def _shrink_share(table, group, share):
+    """Many rows are divided among threads, or else the columns."""
+    begin, end, rank = number_at(group, BEGIN), number_at(group, END), number_at(group, RANK)
+    factors = _factors(table, group)
+    step, shares, places = number_at(table, STEP), number_at(table, SHARES), number_at(table, PLACES)
+    low, high = 0, number_at(table, PARTS) * rank
+    if places >= ROWS_OF_SHARE * shares:
+        begin, end = max(begin, places * share // shares), min(end, places * (share + 1) // shares)
+    else:
+        low, high = high * share // shares, high * (share + 1) // shares
+    _shrink(
+        number_at(table, X), number_at(table, X_STEP), number_at(table, ROWS) + begin * LONG, end - begin,
+        number_at(factors, A), number_at(factors, HALF), number_at(table, WIDTH), low, high,
+        number_at(table, INNER) + begin * step * BYTES, step,
+    )  # fmt: skip
+
+
+@njit
+def _expand_share(table, group, share):
+    begin, end, rank = number_at(group, BEGIN), number_at(group, END), number_at(group, RANK)
+    factors = _factors(table, group)
+    step, shares, out = number_at(table, STEP), number_at(table, SHARES), number_at(table, OUT)
+    for part in range(number_at(table, PARTS)):
+        low = max(number_at(table, BOUNDS + part), out * share // shares)
+        high = min(number_at(table, BOUNDS + part + 1), out * (share + 1) // shares)
+        _expand(
+            table + TILE * LONG, number_at(table, Y), number_at(table, Y_STEP),
+            number_at(table, ROWS) + begin * LONG, end - begin,
+            number_at(table, INNER) + (begin * step + part * rank) * BYTES, step,
+            number_at(factors, B), number_at(factors, HALF), out, rank, low, high, float32(number_at(group, SIGN)),
+        )  # fmt: skip
+
+
 @cfunc(types.void(int64))
 def _kernel(table):
     """Each thread has a share of the columns or rows of every group: no two write the same number."""
-    index, inner, step = number_at(table, ROWS), number_at(table, INNER), number_at(table, STEP)
-    width, out, parts = number_at(table, WIDTH), number_at(table, OUT), number_at(table, PARTS)
-    places, shares = number_at(table, PLACES), number_at(table, SHARES)
-    share = take_share(table)
+    groups, count, shares = number_at(table, GROUPS), number_at(table, COUNT), number_at(table, SHARES)
+    share = take_share(table, 0)
     while share < shares:
-        for number in range(number_at(table, COUNT)):
-            group = number_at(table, GROUPS) + number * SIZE * LONG
-            begin, end, rank = number_at(group, BEGIN), number_at(group, END), number_at(group, RANK)
-            if number_at(table, PHASE) == 0:
-                low, high = 0, parts * rank
-                if places >= ROWS_OF_SHARE * shares:
-                    begin, end = max(begin, places * share // shares), min(end, places * (share + 1) // shares)
-                else:
-                    low, high = high * share // shares, high * (share + 1) // shares
-                _shrink(
-                    number_at(table, X), number_at(table, X_STEP), index + begin * LONG, end - begin,
-                    number_at(group, A), number_at(group, HALF), width, low, high, inner + begin * step * BYTES, step,
-                )  # fmt: skip
-                continue
-            for part in range(parts):
-                low = max(number_at(table, BOUNDS + part), out * share // shares)
-                high = min(number_at(table, BOUNDS + part + 1), out * (share + 1) // shares)
-                _expand(
-                    table + TILE * LONG, number_at(table, Y), number_at(table, Y_STEP), index + begin * LONG,
-                    end - begin, inner + (begin * step + part * rank) * BYTES, step,
-                    number_at(group, B), number_at(group, HALF), out, rank, low, high, float32(number_at(group, SIGN)),
-                )  # fmt: skip
-        share = take_share(table)
+        for place in range(count):
+            _shrink_share(table, groups + place * SIZE * LONG, share)
+        share = take_share(table, 0)
+    wait_for_team(table)
+    share = take_share(table, 1)
+    while share < shares:
+        for place in range(count):
+            _expand_share(table, groups + place * SIZE * LONG, share)
+        share = take_share(table, 1)
 
 
 class _Layers(NamedTuple):
-    """What the layers of one kind share within a forward. rows, inner: kept, as the table has their addresses."""
+    """What the layers of one kind share within a forward. groups, rows, inner: kept, as the table has their
+    addresses."""
 
     launch: Launch
-    groups: np.ndarray
     shares: int
+    groups: np.ndarray
     rows: Tensor
     inner: Tensor
 
@@ -133,14 +159,15 @@ def _prepare(batch: AdapterRows) -> _Layers:
     first, work = 0, 0
     for own, each in zip(groups, batch.groups, strict=True):
         rank, count = kind.ranks[each.slot], each.end - each.begin
-        own[:HALF] = first, first + count, rank, each.sign
+        own[:] = first, first + count, rank, each.sign, each.slot
         first, work = first + count, work + count * rank * (kind.parts * kind.width + kind.out)
     shares = max(1, min(torch.get_num_threads(), work // SHARE))
     launch = Launch(_kernel, BOUNDS + kind.parts + 1)
-    launch.table[[WIDTH, OUT, PARTS, SHARES]] = kind.width, kind.out, kind.parts, shares
-    launch.table[[ROWS, PLACES, INNER, STEP]] = rows.data_ptr(), len(rows), inner.data_ptr(), step
-    launch.table[[GROUPS, COUNT]] = groups.ctypes.data, len(groups)
-    return _Layers(launch, groups, shares, rows, inner)
+    launch.table[WIDTH:FACTORS] = (
+        kind.width, kind.out, rows.data_ptr(), len(rows), inner.data_ptr(), step,
+        groups.ctypes.data, len(groups), kind.parts, shares,
+    )  # fmt: skip
+    return _Layers(launch, shares, groups, rows, inner)
 
 
 def compiled(tiling: CpuTiling, otherwise: Way) -> Way:
@@ -155,11 +182,10 @@ def compiled(tiling: CpuTiling, otherwise: Way) -> Way:
                 )
             otherwise(y, x, batch, factors, bounds)
             return
-        launch, groups, shares, _, _ = batch.form(_prepare)
-        groups[:, HALF:] = [addresses[slot] for slot in batch.own_slots]
-        launch.table[Y:] = (y.data_ptr(), y.stride(0), x.data_ptr(), x.stride(0), *tiling, *bounds)
-        for phase in (0, 1):
-            launch.table[PHASE] = phase
-            launch.run(shares)
+        layers = batch.form(_prepare)
+        layers.launch.table[FACTORS:] = (
+            addresses.data_ptr(), y.data_ptr(), y.stride(0), x.data_ptr(), x.stride(0), *tiling, *bounds
+        )  # fmt: skip
+        layers.launch.run(layers.shares)
 
     return add

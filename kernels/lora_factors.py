@@ -54,21 +54,24 @@ def _kind(factors: Mapping[int, Factors]) -> LayerKind:
     return found
 
 
-def _addresses(factors: Mapping[int, Factors]) -> Mapping[int, tuple[int, int, int]] | None:
+def _addresses(factors: Mapping[int, Factors]) -> Tensor | None:
     types = (torch.float32, torch.bfloat16)
     if not all(
         a.dtype == b.dtype and a.dtype in types and a.is_contiguous() and b.t().is_contiguous()
         for a, b in factors.values()
     ):
         return None
-    return {slot: (a.dtype == torch.bfloat16, a.data_ptr(), b.data_ptr()) for slot, (a, b) in factors.items()}
+    found = torch.zeros(1 + max(factors, default=-1), 3, dtype=torch.int64)
+    for slot, (a, b) in factors.items():
+        found[slot] = torch.tensor([a.dtype == torch.bfloat16, a.data_ptr(), b.data_ptr()])
+    return found
 
 
 class FactorSet(MutableMapping[int, Factors]):
     """Slot -> factors. It may change while no forward uses the slot that does; all copies are dropped then. A forward
-    in another thread, of other slots, goes on with what it has begun to read. addresses: slot -> whether its factors
-    are in bfloat16, and where A and B are in memory; None unless all are so or in float32, with A's inputs and B's
-    outputs side by side."""
+    in another thread, of other slots, goes on with what it has begun to read. addresses: int64 [slots, 3], whether a
+    slot's factors are in bfloat16, and where A and B are in memory; None unless all are so or in float32, with A's
+    inputs and B's outputs side by side."""
 
     def __init__(self, factors: Mapping[int, Factors] | None = None) -> None:
         self._change(dict(factors or {}))

@@ -14,7 +14,7 @@ gathered       one batched product over the rows, with each row's factors, of co
 joint          all rows times all adapters, a mask for whose is whose, and back: two products in all, joined copies
 joint-packed   the same with joined copies in oneDNN's blocks
 joint-mixed    the same with A in blocks and B as it stands
-compiled       by our own kernels: two launches for all groups and parts (`lora_compiled`); where Numba is installed
+compiled       by our own kernels: one launch for all groups and parts (`lora_compiled`); where Numba is installed
 compiled-rows  the same in another tiling, for many rows of a group
 """
 
@@ -40,7 +40,7 @@ COMPILED, COMPILED_ROWS = "compiled", "compiled-rows"
 
 
 class CpuTiling(NamedTuple):
-    """Of our kernels' second launch: rows of a group that meet a piece of B before the next ones do, and the piece's
+    """Of how our kernels expand: rows of a group that meet a piece of B before the next ones do, and the piece's
     outputs and ranks."""
 
     rows: int
@@ -50,7 +50,7 @@ class CpuTiling(NamedTuple):
 
 # Factors that are used once come from memory, where long pieces of a few ranks are read quickest; those of many rows
 # come from the cache, where all ranks at once mean that outputs are written once.
-TILINGS = {COMPILED: CpuTiling(24, 2048, 8), COMPILED_ROWS: CpuTiling(192, 64, 1 << 20)}
+TILINGS = {COMPILED: CpuTiling(24, 2048, 16), COMPILED_ROWS: CpuTiling(192, 64, 1 << 20)}
 
 
 def _product(y: Tensor, x: Tensor, group: RowGroup, factors: FactorSet, bounds: Sequence[int]) -> None:

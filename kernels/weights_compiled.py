@@ -7,7 +7,7 @@ import torch
 from numba import cfunc, float32, int64, njit, types
 from torch import Tensor
 
-from auras_ros.kernels.compiled import LONG, Launch, number_at, take_share
+from auras_ros.kernels.compiled import FREE, LONG, Launch, number_at, take_share, wait_for_team
 from auras_ros.kernels.compiled_tiles import (
     BYTES,
     COPIED,
@@ -28,8 +28,8 @@ ROWS, TALL = 24, TILE_ROWS[0]  # of a share of a plain weight, and of a tile
 PIECES = 16  # shares of A's inputs when factors are arranged
 
 # Numbers of the table
-_, DATA, BASE, INDEX, INPUTS, WIDTH, BLOCK, A, B, B_STEP, HALF = range(11)
-OWN_A, OWN_B, ARRANGES, OUTPUTS, RANK, SIGN, FIRST, SHARES, SIZE = range(11, 20)
+DATA, BASE, INDEX, INPUTS, WIDTH, BLOCK, A, B, B_STEP, HALF = range(FREE, FREE + 10)
+OWN_A, OWN_B, OUTPUTS, RANK, SIGN, FIRST, SHARES, SIZE = range(FREE + 10, FREE + 18)
 
 
 @njit
@@ -81,7 +81,7 @@ def _arrange(table):
     width, inputs, first = number_at(table, WIDTH), number_at(table, INPUTS), number_at(table, FIRST)
     rank, half, last = number_at(table, RANK), number_at(table, HALF), first + number_at(table, OUTPUTS)
     tiles = (inputs + TALL - 1) // TALL
-    share = take_share(table)
+    share = take_share(table, 0)
     while share < rank + PIECES:
         if share < rank:
             for block in range(first // width, (last - 1) // width + 1):
@@ -96,18 +96,17 @@ def _arrange(table):
                 for j in range(rank):
                     out = number_at(table, OWN_A) + (tile * rank + j) * COPIED * BYTES
                     _copy(number_at(table, A), half, j * inputs + place, out, count)
-        share = take_share(table)
+        share = take_share(table, 0)
 
 
 @cfunc(types.void(int64))
 def _add_to_blocks(table):
     """A share is a block: a row of it has an input's weights for WIDTH outputs, whose part of B was arranged before."""
-    if number_at(table, ARRANGES):
-        _arrange(table)
-        return
+    _arrange(table)
+    wait_for_team(table)
     width, inputs, outputs = number_at(table, WIDTH), number_at(table, INPUTS), number_at(table, OUTPUTS)
     rank, first, shares = number_at(table, RANK), number_at(table, FIRST), number_at(table, SHARES)
-    share = take_share(table)
+    share = take_share(table, 1)
     while share < shares:
         block = first // width + share
         low, high = max(first, block * width), min(first + outputs, (block + 1) * width)
@@ -116,7 +115,7 @@ def _add_to_blocks(table):
             table, block * number_at(table, BLOCK), width, inputs, low - block * width, high - block * width,
             number_at(table, OWN_A), rank * COPIED, COPIED, own_b, width,
         )  # fmt: skip
-        share = take_share(table)
+        share = take_share(table, 1)
 
 
 @cfunc(types.void(int64))
@@ -124,12 +123,12 @@ def _add_to_rows(table):
     """A share is some rows of the weight as it stands."""
     inputs, outputs, first = number_at(table, INPUTS), number_at(table, OUTPUTS), number_at(table, FIRST)
     a, b, shares = number_at(table, A), number_at(table, B), number_at(table, SHARES)
-    share = take_share(table)
+    share = take_share(table, 0)
     while share < shares:
         row = share * ROWS
         rows = min(ROWS, outputs - row)
         _add(table, (first + row) * inputs, inputs, rows, 0, inputs, b + row * BYTES, TALL, outputs, a, inputs)
-        share = take_share(table)
+        share = take_share(table, 0)
 
 
 def add_product_(data: Tensor, base: Tensor, a: Tensor, b: Tensor, first: int, sign: int) -> None:
@@ -151,8 +150,4 @@ def add_product_(data: Tensor, base: Tensor, a: Tensor, b: Tensor, first: int, s
     launch.table[[INPUTS, WIDTH, BLOCK, OUTPUTS, RANK, SIGN, FIRST]] = inputs, width, step, outputs, rank, sign, first
     launch.table[[A, B, B_STEP, HALF]] = a.data_ptr(), b.data_ptr(), b.stride(0), b.dtype == torch.bfloat16
     launch.table[[OWN_A, OWN_B, SHARES]] = own_a.data_ptr(), own_b.data_ptr(), shares
-    if width:
-        launch.table[ARRANGES] = 1
-        launch.run(threads)
-        launch.table[ARRANGES] = 0
-    launch.run(min(threads, shares))
+    launch.run(threads)

@@ -2,7 +2,8 @@
 
 The range of shapes is limited by memory, tokens grow by steps, then come ranks and ways: each is profiled and the best
 kept. The paper steps tokens by 32; here they double, as the look-up takes the nearest by ratio. Ways that are clearly
-slower are dropped after a few windows, and the others are measured again until one is ahead.
+slower are dropped after a few windows, and the others are measured again, elsewhere in memory: where factors lie can
+make one of them quicker.
 """
 
 from __future__ import annotations
@@ -36,8 +37,7 @@ def search(
             break
         say(f"searching: {number + 1} of {len(todo)}, {case}")
         run = CaseRun(case, options.seed)
-        rates = _profile(run, options, report, ends)
-        if rates:
+        if rates := _profile(run, options, report, ends):
             best = max(rates, key=lambda way: rates[way])
             entries[run.shape] = best
             report.rows.append(_row(case, options.cores, best, rates))
@@ -46,14 +46,18 @@ def search(
 
 def _profile(run: CaseRun, options: argparse.Namespace, report: Report, ends: Ends) -> dict[str, float]:
     """Way -> layers per second."""
-    windows = CaseWindows(run, {name: FixedWay(way) for name, way in WAYS.items()}, options.set_decodes)
     ways, few = [way for way in options.ways if run.case.fits(way, options.memory_mib)], copy.copy(options)
     few.rounds = TRIES
-    rates = windows.contest(ways, few, report, ends)
+    rates = _windows(run, options).contest(ways, few, report, ends)
     near = near_best(rates, WAYS)
     if len(near) > 1:
-        rates |= windows.contest(near, options, report, ends, finer=True)
+        elsewhere = CaseRun(run.case, options.seed)
+        rates |= _windows(elsewhere, options).contest(near, options, report, ends, finer=True)
     return {way: median(values) for way, values in rates.items()}
+
+
+def _windows(run: CaseRun, options: argparse.Namespace) -> CaseWindows:
+    return CaseWindows(run, {name: FixedWay(way) for name, way in WAYS.items()}, options.set_decodes)
 
 
 def _row(case: LoraCase, cores: int, best: str, rates: dict[str, float]) -> dict[str, Any]:
