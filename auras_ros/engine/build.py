@@ -6,13 +6,11 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import torch
 
-from auras_ros.checkpoints.peft import AdapterTargets
 from auras_ros.checkpoints.vlm.open import VlmCheckpoint
 from auras_ros.clock import SchedulerClock
 from auras_ros.device.cores import in_own_thread
@@ -91,23 +89,26 @@ def _stages(
     model = checkpoint.model.to(on.tensors)
     decoder = FusedLlama(model.language, options.int8)
     repack(model)
-    executors = _in_turn() if partitions is None else _placed(partitions)
+    executors, vision = _in_turn() if partitions is None else _placed(partitions), None
+    if options.max_loras:
+        names = (each for each in checkpoint.targets.layers if not each.startswith("language."))
+        vision = VisionAdapter(model, names, model.vision_layers if options.swap_layers else None)
     if options.swap_layers:
         swap_vision(checkpoint, options, on, executors["vision", None])
+        if vision is not None:
+            vision.follow()
     length = min(options.length or MOST_LENGTH, checkpoint.length)
     decoder.tabulate(length)
     cache = _cache(decoder, options, length)
     width = min(cache.needed(length), cache.blocks - 1)
     attention = _attention(cache, decoder, bucket(options.running), wide(width))
-    lanes, lora, vision = _lanes(on, partitions), None, None
+    lanes, lora = _lanes(on, partitions), None
     if options.max_loras:
-        targets = _adaptable(checkpoint, options)
         slots, rank = options.max_loras, options.max_lora_rank
         copies = options.max_merged_loras if options.lora_exact else 0
-        lora = LoraRuntime(decoder, cache.store, targets, slots, rank, options.lora_ways, copies)
+        lora = LoraRuntime(decoder, cache.store, checkpoint.targets, slots, rank, options.lora_ways, copies)
         if options.lora_policy != UNMERGE_ONLY:
             lora.weights.reserve()
-        vision = VisionAdapter(model, (each for each in targets.layers if not each.startswith("language.")))
     decode = DecodeWorker(decoder, attention, on, lanes, options.running, width, lora)
     workers: dict[Stage, StageWorker] = {
         "vision": VisionWorker(model, decoder, vision),
@@ -118,16 +119,6 @@ def _stages(
         for rows in sorted({bucket(each) for each in range(1, options.running + 1)}):
             executors["decode", split].submit(decode.prepare, rows, split).result()
     return workers, executors, EngineMemory(cache, lora)
-
-
-def _adaptable(checkpoint: VlmCheckpoint, options: EngineOptions) -> AdapterTargets:
-    """All linear layers, but not those of an encoder whose layers take turns in a few modules."""
-    model, targets = checkpoint.model, checkpoint.targets
-    if not options.swap_layers:
-        return targets
-    (swapped,) = (name for name, each in model.named_modules() if each is model.vision_layers)
-    layers = {name: shape for name, shape in targets.layers.items() if not name.startswith(f"{swapped}.")}
-    return replace(targets, layers=layers)
 
 
 def _attention(cache: PagedKVCache, decoder: FusedLlama, rows: int, width: int) -> PagedAttention:
@@ -167,9 +158,8 @@ def _scheduler(options: EngineOptions, partitions: Partitions | None, model: str
             f" {partitions.units}"
         )
     made = make_scheduler(options, sizes, profile)
-    if not options.max_loras:
-        return made
-    return make_lora_scheduler(made, options)
+    with_adapters = make_lora_scheduler(made, options)
+    return with_adapters if options.max_loras else made
 
 
 def make_partitions(device: Device, sizes: Sequence[int] | None = None, owner: str = "engine") -> Partitions:

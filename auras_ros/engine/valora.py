@@ -148,16 +148,20 @@ def make_lora_scheduler(inner: StageScheduler, options: EngineOptions) -> StageS
     """By the options' policy. Raises ValueError for what does not fit."""
     if options.max_merged_loras > 1 and not options.lora_exact:
         raise ValueError("engine: max_merged_loras: without lora_exact the weights hold one adapter")
-    if options.int8:
-        return LoraScheduler(inner, UnmergeOnly(options.running))  # nothing is added to weights in 8 bits
     if options.lora_policy != PER_FORWARD:
         batch, theta_ms = options.running, options.lora_theta_ms
-        return LoraScheduler(inner, make_policy(options.lora_policy, batch, theta_ms, options.lora_thetas))
-    if not options.lora_exact:
+        made: StageScheduler = LoraScheduler(
+            inner, make_policy(options.lora_policy, batch, theta_ms, options.lora_thetas)
+        )
+    elif not options.lora_exact and not options.int8:
         raise ValueError(f"engine: lora_policy: {PER_FORWARD} needs lora_exact; without it choose valora or another")
-    if options.lora_thetas:
+    elif options.lora_thetas:
         raise ValueError(f"engine: lora_thetas: {PER_FORWARD} lets nobody wait; choose lora_policy valora")
-    return PerForward(inner)
+    else:
+        made = PerForward(inner)
+    if options.int8:  # nothing is added to weights in 8 bits
+        return LoraScheduler(inner, UnmergeOnly(options.running))
+    return made
 
 
 def make_policy(name: str, batch: int, theta_ms: float, thetas: str = "") -> LoraPolicy:

@@ -19,6 +19,7 @@ from safetensors.torch import save_file
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.checkpoints.vlm.chat import VlmPrompt
 from auras_ros.checkpoints.vlm.open import open_vlm
+from auras_ros.device.swap import SwapPlan
 from auras_ros.engine.engine import Engine
 from auras_ros.engine.request import InvalidRequestError, VlmRequest
 from auras_ros.lora.registry import AdapterError
@@ -133,20 +134,33 @@ def test_the_longest_request_fits_beside_its_own_adapter(
     engine.close()
 
 
-def test_a_swapped_encoder_takes_no_adapter_and_the_decoder_does(
-    model: Written, prompts: list[VlmPrompt], tmp_path: Path
+@pytest.mark.parametrize("resident", [(), (1,)])
+def test_a_swapped_encoders_layers_have_their_own_adapters(
+    model: Written,
+    prompts: list[VlmPrompt],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    resident: tuple[int, ...],
 ) -> None:
-    engine = make(model, swap_layers=2, swap_folder=str(tmp_path), running=1)
-    assert len(engine.checkpoint.model.vision_layers) > 2
-    with pytest.raises(CheckpointError, match="belongs to no linear layer"):
-        engine.add_adapter("sees", save_adapter(tmp_path / "sees", model.model, pattern=VISION))
-    (path,) = adapters(model, tmp_path, 1).values()
-    engine.add_adapter("a0", path)
-    plain = make(model, running=1)
-    plain.add_adapter("a0", path)
-    swapped, wanted = (answers(each, [asked(prompts[0], "a0")])[0].ids for each in (engine, plain))
-    assert swapped == wanted
-    engine.close()
+    """K modules compute all of them, and some stay resident where the link is slow."""
+
+    def plan(layers: int, physical: int, size: int, bandwidth: float, forward_s: float) -> SwapPlan:
+        return SwapPlan(layers, physical, resident, size, bandwidth, forward_s)
+
+    monkeypatch.setattr("auras_ros.device.swap.make_plan", plan)
+    folders = {"sees": save_adapter(tmp_path / "sees", model.model, pattern=f"{LANGUAGE}|{VISION}")}
+    folders |= adapters(model, tmp_path, 1)
+    found = []
+    for swapping in ({}, {"swap_layers": 2, "swap_folder": str(tmp_path)}):
+        engine = make(model, running=1, **swapping)
+        for name, path in folders.items():
+            engine.add_adapter(name, path)
+        order = ["sees", "", "a0", "sees"]
+        found.append([answers(engine, [asked(prompts[0], name)])[0].ids for name in order])
+        ended(engine)
+        engine.close()
+    assert found[0] == found[1]
+    assert found[0][0] == found[0][3] != found[0][1]
 
 
 def test_weights_that_take_no_sum_serve_unmerged(
