@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from auras_ros.sim.bridge.settings import BridgeSettings
 from auras_ros.sim.world import ActionError, ActionRefusal, StepResult, WorldLostError, checked_action
 
-SHOW_NS = 1_000_000_000  # a finished world stands this long before the next episode
 MAX_LABEL_CHARS = 4096
 
 
@@ -62,7 +61,7 @@ class Game:
         self.settings = settings
         self.next_seed = settings.seed
         self.world = settings.make()
-        self.dt_ns = self.world.control_dt_ms * 1_000_000
+        self.dt_ns, self._show_ns = self.world.control_dt_ms * 1_000_000, round(settings.show_s * 1e9)
         self._refused: Counter[str] = Counter()
         self._disturbed: dict[str, Any] = {}
         self._episode, self._timeouts = -1, 0
@@ -143,7 +142,7 @@ class Game:
         if self._phase is GamePhase.RUNNING:
             if not (self._acted and self.settings.paused):
                 self._step(grid_ns)
-        elif self._phase is GamePhase.DONE and self.settings.auto_reset and grid_ns - self._done_ns >= SHOW_NS:
+        elif self._phase is GamePhase.DONE and self.settings.auto_reset and grid_ns - self._done_ns >= self._show_ns:
             self.reset()
         if self._shown_ns is None:
             self._shown_ns = grid_ns

@@ -20,7 +20,8 @@ class BridgeSettings:
     paused: bool = parameter(
         False, "take a step for each action, and wait for the next: the same actions, the same episode"
     )
-    auto_reset: bool = parameter(True, "start the next episode by itself, one second after one is done")
+    auto_reset: bool = parameter(True, "start the next episode by itself, show_s after one is done")
+    show_s: float = parameter(1.0, "how long an episode that is done stands before the next one", 0.0, 3600.0)
     action_timeout_ms: int = parameter(500, "an older action still goes on, but is counted", 1, 60_000)
     viewer_px: int = parameter(0, "height of the images on camera/viewer, px; 0 publishes none", 0, 2048)
     compression: str = parameter("jpeg", "of the compressed cameras: jpeg (quality 95) or png")

@@ -118,15 +118,18 @@ def test_a_paused_world_takes_a_step_for_each_action_and_waits_for_the_next() ->
     assert (table.game.status.step, table.game.status.waiting) == (0, True)
 
 
-def test_an_episode_ends_at_its_last_step_and_the_next_seed_follows_after_a_second() -> None:
-    table = Table(seed=7, max_steps=4)
+@pytest.mark.parametrize(("settings", "ticks"), [({}, 10), ({"show_s": 0.5}, 5), ({"show_s": 2.0}, 20)])
+def test_an_episode_ends_at_its_last_step_and_the_next_seed_follows_when_it_was_shown(
+    settings: dict[str, float], ticks: int
+) -> None:
+    table = Table(seed=7, max_steps=4, **settings)
     table.tick()
     table.offer(HERE)
     table.tick(4)
     status = table.game.status
     assert (status.done, status.success, status.step, status.seed, status.episode) == (True, False, 4, 7, 0)
     table.offer(HERE)
-    table.tick(9)
+    table.tick(ticks - 1)
     assert table.game.status == status  # shown, at rest
     table.tick()
     status = table.game.status
