@@ -134,7 +134,7 @@ def _choose(builder: Any, sizes: Sequence[Any], tiles: Any, tile: Callable[[int,
             tile(rows, columns)
 
 
-class Stored(NamedTuple):
+class FactorLayout(NamedTuple):
     """How factors are in memory. size: bytes of a number. load: of a builder, the address of an array, a place in it
     and the type of what is loaded, of float32."""
 
@@ -148,7 +148,7 @@ class Stored(NamedTuple):
             _prefetch(builder, builder.add(at, _LONG(line)))
 
 
-def _inner_products(stored: Stored) -> Any:
+def _inner_products(layout: FactorLayout) -> Any:
     @intrinsic
     def multiply(typing, rows, columns, x, x_step, index, a, a_step, width, out, out_step):
         """out[m, n] = sum over k of x[index[m], k] * a[n, k], for `rows` (of ROWS) and `columns` (COLUMNS, or 1
@@ -169,8 +169,8 @@ def _inner_products(stored: Stored) -> Any:
                         own = [_load(builder, _at(builder, each, place), kind) for each in xs]
                         for n, factor in enumerate(factors):
                             at = builder.add(factor, place)
-                            numbers = stored.load(builder, a, at, kind)
-                            stored.prefetch(builder, a, builder.add(at, next_tile), step)
+                            numbers = layout.load(builder, a, at, kind)
+                            layout.prefetch(builder, a, builder.add(at, next_tile), step)
                             for m in range(rows):
                                 _add_product(builder, totals[m * columns + n], own[m], numbers)
                     return [builder.load(each) for each in totals]
@@ -194,7 +194,7 @@ def _inner_products(stored: Stored) -> Any:
     return multiply
 
 
-def _add_products(stored: Stored) -> Any:
+def _add_products(layout: FactorLayout) -> Any:
     @intrinsic
     def add(typing, rows, columns, out, base, out_step, index, factors, row_step, step, t, t_step, steps, sign):
         """out[index[m], o] = base[index[m], o] + sign * sum over j of factors[m, j] * t[j, o], for `rows` (of ROWS)
@@ -215,8 +215,8 @@ def _add_products(stored: Stored) -> Any:
                         _prefetch(builder, _at(builder, base, builder.add(row, place)))
                 with cgutils.for_range(builder, steps) as loop:
                     row = builder.mul(loop.index, t_step)
-                    numbers = [stored.load(builder, t, builder.add(row, place), kind) for place in places]
-                    stored.prefetch(builder, t, builder.add(row, _LONG(AHEAD * columns)), columns)
+                    numbers = [layout.load(builder, t, builder.add(row, place), kind) for place in places]
+                    layout.prefetch(builder, t, builder.add(row, _LONG(AHEAD * columns)), columns)
                     for m in range(rows):
                         factor = _load(builder, _row(builder, own[m], loop.index, step), _FLOAT)
                         repeated = _repeated(builder, factor, kind)
@@ -298,7 +298,7 @@ def stream_products(typing, base, step, factors, factors_step, t, t_step, steps,
     return types.void(*[types.int64] * 7, types.float32, *[types.int64] * 3), generate
 
 
-def _copy_numbers(stored: Stored) -> Any:
+def _copy_numbers(layout: FactorLayout) -> Any:
     @intrinsic
     def copied(typing, source, out, count):
         """out[o] = source[o], for o up to count. source, out: addresses."""
@@ -309,7 +309,7 @@ def _copy_numbers(stored: Stored) -> Any:
             vector = ir.VectorType(_FLOAT, COPIED)
             for kind, begin, end, step in ((vector, _LONG(0), whole, COPIED), (_FLOAT, whole, count, 1)):
                 with cgutils.for_range_slice(builder, begin, end, _LONG(step), _LONG) as (place, _):
-                    _store(builder, stored.load(builder, source, place, kind), _at(builder, out, place))
+                    _store(builder, layout.load(builder, source, place, kind), _at(builder, out, place))
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 3), generate
@@ -332,7 +332,7 @@ def _load_half(builder: Any, address: Any, place: Any, kind: Any) -> Any:
 
 
 # For factors in float32, and in bfloat16
-PLAIN, HALF = Stored(BYTES, _load_plain), Stored(HALF_BYTES, _load_half)
+PLAIN, HALF = FactorLayout(BYTES, _load_plain), FactorLayout(HALF_BYTES, _load_half)
 inner_products, inner_products_half = _inner_products(PLAIN), _inner_products(HALF)
 add_products, add_products_half = _add_products(PLAIN), _add_products(HALF)
 copy_numbers, copy_numbers_half = _copy_numbers(PLAIN), _copy_numbers(HALF)

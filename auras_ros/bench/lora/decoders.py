@@ -21,17 +21,17 @@ BLOCK = 16
 
 
 class RandomDecoder:
-    """residents: adapters of this rank, one in each slot. Their numbers are bfloat16's, as those in files usually are,
-    and with Numba they are kept so."""
+    """residents: adapters of this rank, one in each slot. Their numbers are bfloat16's, as those in files usually
+    are. halves: as of `AdapterSlots`; by itself with Numba."""
 
-    def __init__(self, config: LlamaConfig, rank: int, slots: int, seed: int) -> None:
+    def __init__(self, config: LlamaConfig, rank: int, slots: int, seed: int, halves: bool = NUMBA) -> None:
         torch.manual_seed(seed)
         self.layers, self.sites = config.layers, decoder_sites(config)
         self.llama = FusedLlama(Llama(config).eval().requires_grad_(False))
         numbers = sum(site.numbers(rank) for site in self.sites)
         blocks = slots * -(-numbers // (2 * BLOCK * config.kv_heads * config.size_of_head)) + 2
         cache = PagedKVCache(config.layers, blocks, BLOCK, config.kv_heads, config.size_of_head)
-        self.slots = AdapterSlots(cache.store, self.sites, None, rank, slots, halves=NUMBA)
+        self.slots = AdapterSlots(cache.store, self.sites, None, rank, slots, halves=halves)
         self.residents = [self.slots.write(slot, self._adapter(rank, slot)) for slot in range(slots)]
         for each in self.residents:
             self.slots.publish(each)

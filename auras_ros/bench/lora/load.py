@@ -9,9 +9,9 @@ token latency: the sum of all requests' times over the sum of their tokens.
 Whole systems are what the paper compares with: `unmerge-only` with S-LoRA's and with Punica's way to multiply, dLoRA's
 policy, and one adapter at a time; ours is `per-forward` with this package's own way. Then every policy again with that
 way, VaLoRA's algorithm 1 too, all of them with as many adapters' merged weights in memory (`--merged`); dLoRA's system
-has one's. All that have a theta have the same. vLLM runs in the environment of `auras bench peers-vlm --setup DIR
---only-setup`. `lora-skew` and `lora-adapters` are the same for several skews (figure 22), and for several numbers of
-adapters, more than there is memory for, and ranks (figure 23).
+adds one's to the base model's and takes it away again. All that have a theta have the same. vLLM runs in the
+environment of `auras bench peers-vlm --setup DIR --only-setup`. `lora-skew` and `lora-adapters` are the same for
+several skews (figure 22), and for several numbers of adapters, more than there is memory for, and ranks (figure 23).
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ SYSTEMS = {
     "dlora": ("dlora", "segmented"),  # its einsum would join the adapters of each batch, which takes longer here
     f"{OURS} merge-only": ("merge-only", ""),
 }
+IN_PLACE = ("dlora",)  # adds what it merges to the base model's weights and takes it away again, as dLoRA does (3.2)
 POLICIES = {f"{OURS} {each}": (each, "") for each in ("unmerge-only", "dlora", "valora")}
 SIDES = SYSTEMS | POLICIES
 KV_MIB = 384  # keys, values and adapters of one of ours: with vLLM's eight of them are in memory at once
@@ -185,7 +186,7 @@ def our_side(
     words_ += ["--max-loras", str(asked.slots), "--max-lora-rank", str(asked.rank), "--kv-mib", str(KV_MIB)]
     words_ += ["--lora-policy", policy, "--lora-theta-ms", str(options.theta_ms)]
     words_ += ["--max-merged-loras", str(max(merged_loras(side, asked), 1))]
-    words_ += ["--lora-ways", way or str(options.table or "")]
+    words_ += ["--lora-ways", way or str(options.table or ""), *(["--no-lora-exact"] if side in IN_PLACE else [])]
     return ServerCommand(side, words_, openmp_of(python), own=True)
 
 
@@ -313,7 +314,7 @@ def _parser(bench: str, about: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--table", type=Path, help="of `auras bench lora-atmm --search`, for our way to multiply")
     alone = "leave vLLM out, which takes most of the time; answers are compared with those of our first side"
     parser.add_argument("--no-vllm", action="store_true", help=alone)
-    add_contest(parser, share=0.7, minutes=60.0)
+    add_contest(parser, share=0.7, minutes=60.0, rated=RATED)
     return parser
 
 

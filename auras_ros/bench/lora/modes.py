@@ -27,6 +27,9 @@ from auras_ros.bench.figures.paper import PaperFigure, beside_ours
 from auras_ros.bench.lora.decoders import BLOCK, SIZES, RandomDecoder
 from auras_ros.bench.lora.switch import packing_ms, timed_ms
 from auras_ros.bench.options import add_minutes, add_seed, bench_parser, check_least, listed
+from auras_ros.kernels import NUMBA
+from auras_ros.kernels.lora_table import RULE, FixedWay
+from auras_ros.kernels.lora_ways import TILINGS, WAYS, way_named
 from auras_ros.lora.adaptation import Adaptation, row_groups, site_bounds
 from auras_ros.lora.merge import MergedWeights
 from auras_ros.measure.cores import available, on_cores
@@ -46,6 +49,7 @@ PAPER = (
 )
 COLUMNS: tuple[Column, ...] = (
     ("decoder", "{decoder}"),
+    ("way", "{way}"),
     ("phase", "{phase}"),
     ("mode", "{mode}"),
     ("starving", "{starving}"),
@@ -68,6 +72,8 @@ def run(argv: list[str], progress: Say) -> Report:
     parser.add_argument("--rank", type=int, default=16, help="of all of them (16)")
     parser.add_argument("--context", type=int, default=128, help="stored tokens of a request that decodes (128)")
     parser.add_argument("--tokens", type=int, default=32, help="of each request's prefill (32)")
+    known = f"to multiply, of {','.join(WAYS)}; by the rule if left out"
+    parser.add_argument("--way", choices=list(WAYS), default="", metavar="WAY", help=known)
     parser.add_argument("--forwards", type=int, default=10, help="of each of two adapters in turn (10)")
     parser.add_argument("--rounds", type=int, default=9, help="interleaved, after one that warms up (9)")
     parser.add_argument("--cores", type=int, default=available(), help="(all)")
@@ -92,7 +98,9 @@ class ModeForwards:
     """Forwards of a decoder with its adapters. Whoever changes `weights` does so between two of them."""
 
     def __init__(self, options: argparse.Namespace, name: str) -> None:
-        self.decoder = RandomDecoder(SIZES[name], options.rank, options.adapters, options.seed)
+        halves = NUMBA and options.way in ("", *TILINGS)
+        self.decoder = RandomDecoder(SIZES[name], options.rank, options.adapters, options.seed, halves)
+        self._chooser = FixedWay(way_named(options.way)) if options.way else RULE
         self.weights = MergedWeights(self.decoder.llama, self.decoder.sites, None)
         self._bounds = site_bounds(self.decoder.sites)
         config, batch = SIZES[name], options.batch
@@ -108,7 +116,7 @@ class ModeForwards:
         rows, merged = len(owners), self.weights.merged
         count = 1 if phase == "decode" else self._tokens
         groups = row_groups(owners, [count] * rows, None if merged is None else merged.slot)
-        adapt = None if groups is None else Adaptation(groups, self.decoder.slots.table, self._bounds)
+        adapt = None if groups is None else Adaptation(groups, self.decoder.slots.table, self._bounds, self._chooser)
         if phase == "decode":
             places = torch.full((rows,), self._context)
             attend = self._attention.decode(self._tables[:rows], places)
@@ -134,7 +142,8 @@ def owners(mode: Mode, batch: int, adapters: int) -> list[int | None]:
 def _measure(report: Report, options: argparse.Namespace, name: str, say: Say, ends: Ends) -> None:
     say(f"{name}: making the decoder")
     forwards = ModeForwards(options, name)
-    where = {"decoder": name, "rank": options.rank, "batch": options.batch, "cores": options.cores, "dtype": "float32"}
+    where = {"decoder": name, "rank": options.rank, "batch": options.batch, "way": options.way or "rule"}
+    where |= {"cores": options.cores, "dtype": "float32"}
     first = forwards.decoder.residents[0]
     for phase in options.phases:
         found: dict[Mode, list[float]] = {}
@@ -251,4 +260,4 @@ def summarised(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 def table(report: Report) -> str:
     ours = beside_ours([each.row(report.summary) for each in PAPER], "VaLoRA")
     numbers = [f"{name:40} {value:8.3f}" for name, value in report.summary.items()]
-    return "\n\n".join("\n".join(part) for part in (in_columns(report.rows, COLUMNS, left=(0, 1, 2)), ours, numbers))
+    return "\n\n".join("\n".join(part) for part in (in_columns(report.rows, COLUMNS, left=(0, 1, 2, 3)), ours, numbers))

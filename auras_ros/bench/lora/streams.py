@@ -5,8 +5,8 @@ Every stream sends a chunk of 30 frames each second. A request has some of its f
 happens (appendix B's prompt); each stream has its own task's adapter. Streams are real-time while 95 % of the chunks
 are answered within a second after they came, in a window of a few seconds; the largest such number is searched for by
 doubling and halving, in interleaved rounds. Sides: our policy with task heads; the same with an answer of a few tokens;
-and, with tokens, S-LoRA's, Punica's and dLoRA's ways to serve (as in `lora-load`), which have no heads. Pixels are
-random and prepared before. Then all sides get the same streams: as many as the weakest side has stayed real-time with.
+and, with tokens, S-LoRA's, Punica's and dLoRA's policies and operators, which have no heads. Pixels are random and
+prepared before. Then all sides get the same streams: as many as the weakest side has stayed real-time with.
 
 Rounds of questions: each session asks several on one image, each prompt beginning with all of the session before;
 requests a second with and without prefix caching.

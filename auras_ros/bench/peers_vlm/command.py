@@ -130,12 +130,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def add_contest(parser: argparse.ArgumentParser, share: float, minutes: float) -> None:
+def add_contest(parser: argparse.ArgumentParser, share: float, minutes: float, rated: str = "vLLM") -> None:
     """Options of a `PeersContest`, with these defaults."""
     parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds of all sides, for each load (3)")
     parser.add_argument("--requests", type=int, default=0, help="in a window (as many as suit the model)")
     parser.add_argument(
-        "--share", type=float, default=share, help=f"of vLLM's saturation, as Poisson's rate ({share:g})"
+        "--share", type=float, default=share, help=f"of {rated}'s saturation, as Poisson's rate ({share:g})"
     )
     parser.add_argument("--cores", type=int, default=2, help="of every side, and of the client (2)")
     parser.add_argument("--limit", type=amount, default=LIMIT_S, help=f"of a window, s ({LIMIT_S:g})")

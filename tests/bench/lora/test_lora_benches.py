@@ -57,18 +57,20 @@ def test_the_floor_is_memory_or_products_whichever_is_more() -> None:
 
 def test_modes_are_of_one_batch_and_the_mixture_is_beside_the_same_rows(tmp_path: Path) -> None:
     short = ["--decoders", "tiny", "--batch", "4", "--adapters", "3", "--rank", "2", "--context", "4", "--tokens", "3"]
-    report = report_of("lora-modes", tmp_path, *short, "--forwards", "1", "--rounds", "2", "--cores", "1")
+    short += ["--forwards", "1", "--rounds", "2", "--cores", "1", "--way", "segmented"]
+    report = report_of("lora-modes", tmp_path, *short)
     wanted = [("base", 0), ("merged", 0), ("mixture", 1), ("mixture", 2), ("unmerged", 1), ("unmerged", 2)]
     for phase in ("decode", "prefill"):
         rows = [row for row in report["rows"] if row["phase"] == phase]
         assert [(row["mode"], row["starving"]) for row in rows] == wanted
-        assert {row["n"] for row in rows} == {2}
+        assert {(row["n"], row["way"]) for row in rows} == {(2, "segmented")}
     assert [row["mode"] for row in report["rows"] if row["phase"] == "in turn"] == ["ours", "packing", "unmerged"]
     assert {"mixture_saved", "unmerged_over_ours", "packing_over_ours"} <= report["summary"].keys()
 
 
-def test_forwards_of_all_modes_are_one_result() -> None:
-    options = argparse.Namespace(rank=4, adapters=3, seed=0, context=5, tokens=3, batch=4)
+@pytest.mark.parametrize("way", ["", "segmented"])
+def test_forwards_of_all_modes_are_one_result(way: str) -> None:
+    options = argparse.Namespace(rank=4, adapters=3, seed=0, context=5, tokens=3, batch=4, way=way)
     forwards = modes.ModeForwards(options, "tiny")
     for phase in ("decode", "prefill"):
         for starving in (0, 2):
@@ -206,6 +208,7 @@ def test_other_systems_keep_one_adapters_merged_weights(side: str, monkeypatch: 
     kept = [words[place + 1] for place, word in enumerate(words) if word == "--max-merged-loras"]
     merges = side.startswith("auras") and side != load.RATED
     assert kept == (["3"] if merges else ["1"])
+    assert ("--no-lora-exact" in words) == (side == "dlora")
     assert load.merged_loras("vllm eager", asked) == load.merged_loras("s-lora", asked) == 0
 
 
