@@ -18,9 +18,15 @@ from torch import Tensor
 
 from auras_ros.kernels.lora_batch import LoraShape
 from auras_ros.kernels.lora_index import GroupIndex, LayerPointers
+from auras_ros.kernels.lora_table_file import gpu_name
 from auras_ros.kernels.lora_tilings import EXPAND, MOST_SPLIT, SHRINK, Tiling, TilingTable
 
 SPLIT_TOKENS = 1024  # up to which there is room for every split of a sum; more tokens make programs enough
+
+
+def table_name(device: torch.device) -> str:
+    """The device that a table of tilings belongs to."""
+    return gpu_name(torch.cuda.get_device_name(device), triton.__version__)
 
 
 @triton.jit
@@ -70,12 +76,12 @@ def shrink_kernel(
     tl.store(into, acc, (places < end)[:, None] & (n < columns)[None, :])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["splits"])
 def expand_kernel(
     y, inner, order, begins, ends, slots, b_table, ranks, bounds,
-    y_stride, inner_stride, split_stride,
+    y_stride, inner_stride, split_stride, splits,
     SIGN: tl.constexpr, PARTS: tl.constexpr, GROUPS: tl.constexpr, ALIGNED: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, SPLIT_K: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """y[rows, out] += SIGN * (sum of inner's shares) B^T. A block of outputs lies within one part."""
     group, begin, end = _rows_of(begins, ends, tl.program_id(0), GROUPS, BLOCK_M)
@@ -106,7 +112,7 @@ def expand_kernel(
         of = inner + places[:, None] * inner_stride + (part * rank + ks)[None, :]
         known = (places < end)[:, None] & (ks < rank)[None, :]
         own = tl.zeros((BLOCK_M, BLOCK_K), dtype=tl.float32)
-        for split in tl.static_range(SPLIT_K):
+        for split in tl.range(splits, num_stages=1):
             own += tl.load(of + split * split_stride, known, 0.0)
         its = tl.load(b + n[None, :] * rank + ks[:, None], (n < limit)[None, :] & (ks < rank)[:, None], 0.0)
         acc = tl.dot(own.to(y.dtype.element_ty), its, acc, input_precision="ieee")
@@ -155,8 +161,8 @@ class TritonLora:
         tiles = len(x) // expand.block_m + self.index.groups
         expand_kernel[tiles, blocks](
             y, inner, *lists, layer.b, layer.ranks, layer.bounds,
-            y.stride(0), *strides,
+            y.stride(0), *strides, shrink.split_k,
             SIGN=sign, PARTS=layer.parts, GROUPS=self.index.padded, ALIGNED=layer.aligned,
-            BLOCK_M=expand.block_m, BLOCK_N=expand.block_n, BLOCK_K=expand.block_k, SPLIT_K=shrink.split_k,
+            BLOCK_M=expand.block_m, BLOCK_N=expand.block_n, BLOCK_K=expand.block_k,
             num_warps=expand.warps, num_stages=expand.stages,
         )  # fmt: skip

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from auras_ros.kernels.lora_tilings import SHRINK, Tiling
+from auras_ros.kernels.lora_tilings import EXPAND, SHRINK, Tiling
 
 SHARED_KIB = {80: 163, 90: 227, 100: 227}  # shared memory that one block may have, by compute capability
 REGISTERS = 255  # that a thread may have
@@ -25,6 +25,24 @@ POINTERS = {
 }  # fmt: skip
 
 
+class Specialization(NamedTuple):
+    """What Triton compiles a kernel for, beside its tiling. aligned: of `LayerPointers`. sign: of the groups; shrink
+    has none. divisible: whether all addresses, sizes and strides are multiples of 16, or none: a launch looks at
+    each. Those that are not come from a width or a largest rank that is not, and from the lists of two groups."""
+
+    aligned: bool = False
+    sign: int = 1
+    divisible: bool = True
+
+
+ENGINE = {
+    phase: tuple(Specialization(sign=sign, divisible=divisible) for sign in signs for divisible in (True, False))
+    for phase, signs in ((SHRINK, (1,)), (EXPAND, (1, -1)))
+}
+"""Those of `KernelAdapters`, by phase: how adapters that come later are aligned is not known to it."""
+LAUNCHES = {phase: (*own, *(each._replace(aligned=True) for each in own)) for phase, own in ENGINE.items()}
+
+
 class KernelResources(NamedTuple):
     """Of a compiled kernel. registers: of a thread. shared: bytes of a block. local, stack: bytes of a
     thread that are in memory, where registers are spilled."""
@@ -34,15 +52,20 @@ class KernelResources(NamedTuple):
     local: int
     stack: int
 
+    def starts(self, capability: int) -> bool:
+        """Whether a block can start."""
+        return self.registers <= REGISTERS and self.shared <= 1024 * SHARED_KIB[capability]
+
     def fits(self, capability: int) -> bool:
         """Next to nothing is spilled, and a block can start."""
-        spilled = self.local > 0 or self.stack > STACK
-        return not spilled and self.registers <= REGISTERS and self.shared <= 1024 * SHARED_KIB[capability]
+        return self.local == 0 and self.stack <= STACK and self.starts(capability)
 
 
-def compiled(phase: str, tiling: Tiling, capability: int, dtype: str = "fp16", parts: int = 1) -> KernelResources:
-    """phase: shrink or expand. capability: 80, 90 or 100. dtype: fp16 or bf16. Sizes and strides are taken to be
-    multiples of 16, as those of models are. Raises ImportError without Triton, RuntimeError if it does not compile."""
+def compiled(
+    phase: str, tiling: Tiling, capability: int, launch: Specialization, dtype: str = "fp16", parts: int = 1
+) -> KernelResources:
+    """phase: shrink or expand. capability: 80, 90 or 100. dtype: fp16 or bf16. Raises ImportError without Triton,
+    RuntimeError if it does not compile."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -51,15 +74,16 @@ def compiled(phase: str, tiling: Tiling, capability: int, dtype: str = "fp16", p
 
     kernel = kernels.shrink_kernel if phase == SHRINK else kernels.expand_kernel
     fixed = {
-        "PARTS": parts, "GROUPS": GROUPS, "ALIGNED": True, "SIGN": 1, "BLOCK_M": tiling.block_m,
-        "BLOCK_N": tiling.block_n, "BLOCK_K": tiling.block_k, "SPLIT_K": tiling.split_k,
+        "PARTS": parts, "GROUPS": GROUPS, "ALIGNED": launch.aligned, "SIGN": launch.sign,
+        "BLOCK_M": tiling.block_m, "BLOCK_N": tiling.block_n, "BLOCK_K": tiling.block_k, "SPLIT_K": tiling.split_k,
     }  # fmt: skip
     names = list(kernel.arg_names)
     fixed = {name: value for name, value in fixed.items() if name in names}
     kinds = {name: POINTERS.get(name, "i32").format(dtype=dtype) for name in names if name not in fixed}
-    aligned = {(names.index(name),): [["tt.divisibility", 16]] for name in kinds}
+    looked_at = [name for name in kinds if not kernel.params[names.index(name)].do_not_specialize]
+    known = {(names.index(name),): [["tt.divisibility", 16]] for name in looked_at if launch.divisible}
     signature = {name: kinds.get(name, "constexpr") for name in names}
-    source = ASTSource(fn=kernel, signature=signature, constexprs=fixed, attrs=aligned)
+    source = ASTSource(fn=kernel, signature=signature, constexprs=fixed, attrs=known)
     options = {"num_warps": tiling.warps, "num_stages": tiling.stages}
     made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
     return _resources(made.asm["cubin"], made.metadata.shared)

@@ -4,6 +4,7 @@ for one GPU and version of Triton; a file may have those of several."""
 from __future__ import annotations
 
 import json
+import logging
 import platform
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +14,9 @@ import torch
 
 from auras_ros.kernels.lora_batch import LoraShape
 from auras_ros.kernels.lora_table import WayTable
+from auras_ros.kernels.lora_tilings import TilingTable
 
+LOGGER = logging.getLogger(__name__)
 VERSION = 1
 CPUINFO = Path("/proc/cpuinfo")
 
@@ -55,12 +58,26 @@ def read_table(path: Path, device: str) -> dict[LoraShape, str]:
 
 
 def read_ways(path: Path, threads: int | None = None) -> WayTable:
-    """The table of this machine; if the file has none of it, an empty one, whose rule decides. Raises ValueError,
-    OSError."""
+    """The table of this machine; if the file has none of it, which is logged, an empty one, whose rule decides. Raises
+    ValueError, OSError."""
     try:
-        return WayTable(read_table(path, cpu_name(threads)))
+        entries = read_table(path, device := cpu_name(threads))
+        if not entries:
+            LOGGER.warning("lora_ways: %s has no table of %s: a rule chooses how to multiply", path, device)
+        return WayTable(entries)
     except ValueError as error:
         raise ValueError(f"{path}: {error}" if str(path) not in str(error) else str(error)) from error
+
+
+def read_tilings(path: Path, device: str) -> TilingTable:
+    """The table of this GPU. Raises ValueError with the file's name, also if the file has none of it; OSError."""
+    entries = read_table(path, device)
+    if not entries:
+        raise ValueError(f"{path} has no table of {device}")
+    try:
+        return TilingTable(entries)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def _devices(path: Path) -> dict[str, Any]:

@@ -161,7 +161,24 @@ def lerobots_python() -> list[str]:
     return ["--lerobot-python", os.environ[LEROBOT_PYTHON]]
 
 
+def lora_atmm(path: Path) -> None:
+    """Searches the tilings of the adapters' kernels into `lora-tilings.json` beside the report, for `--lora-ways`, and
+    measures with them in another process."""
+    if importlib.util.find_spec("triton") is None:
+        raise PartSkippedError("triton is not installed")
+    table = str(path.with_name("lora-tilings.json"))
+    search, measure = ("--search", table, "--minutes", "4"), ("--table", table, "--minutes", "2", "--json", str(path))
+    for options, share in ((search, 0.6), (measure, 0.4)):
+        code = call([*CLI, *LORA_ATMM, *options], share * LIMIT_S)
+        if code != 0:
+            raise PartError(f"auras bench lora-atmm {options[0]} ended with status {code}")
+
+
 _CUDA = ("--device", "cuda")
+LORA_ATMM = (
+    "bench", "lora-atmm", *_CUDA, "--layers", "qkv-896,gate_up-896,o-2048", "--tokens", "8,64,512", "--ranks", "16,64",
+    "--adapters", "4", "--rounds", "5",
+)  # fmt: skip
 _SIZES = (*_CUDA, "--minutes", "2.5", "--seconds", "0.5")
 _ROUNDS = (*_CUDA, "--minutes", "4", "--rounds", "5")
 _TEN = ("--pp-generation", "10", *_ROUNDS)
@@ -249,6 +266,8 @@ PARTS: dict[str, GpuPart] = {
     "nova-corun": bench(
         "Nova: decode beside other stages, by split", 120, "*_gain linear_*", "nova-corun", "--minutes", "5", *_CUDA
     ),
+    # 18 shapes, of one, two and three parts, 34 tilings of each; about 150 kernels are compiled, a second each
+    "lora-atmm": GpuPart("tilings for adapters, searched and measured", lora_atmm, 400, ("shapes", "over_*")),
     # lockstep on the host: jumps and success do not depend on the GPU
     "seams": bench(
         "joining chunks under 200 ms of latency, on the CPU", 300, "success_*",

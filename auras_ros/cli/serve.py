@@ -52,7 +52,7 @@ ENGINE_HELP = {
     "lora_thetas": "other times for requests of some adapters: name=ms,name=ms",
     "lora_exact": "merged weights are a second copy, computed from the base model's; without it each change rounds",
     "max_merged_loras": "adapters whose merged weights are in memory at once, each as large as the decoder's layers",
-    "lora_ways": "how adapters' products are multiplied: one way's name, or the file of a searched table",
+    "lora_ways": "how adapters' products are multiplied: one way's name (CPU), or the file of a searched table",
 }
 
 

@@ -12,6 +12,7 @@ from auras_ros.lora.slots import Resident
 
 Stage = Literal["vision", "prefill", "decode"]
 NEWEST = 0.1  # weight of the newest decode in a mean
+MOST_MISSED = 256  # adapters of which that is kept
 PRODUCT_SHARE = 0.25  # of a forward's time: about what a product of adapters takes for each of its tokens
 STAGES: tuple[Stage, ...] = ("vision", "prefill", "decode")
 DECODER: tuple[Stage, ...] = ("prefill", "decode")  # stages of the decoder
@@ -90,6 +91,8 @@ class LoraState:
             missed_ns = self.missed_ns.pop(digest, 0.0) + (least - own) * token_ns
             if missed_ns > 0:
                 self.missed_ns[digest] = missed_ns
+        while len(self.missed_ns) > MOST_MISSED:  # adapters that come and go
+            del self.missed_ns[min(self.missed_ns, key=lambda each: self.missed_ns[each])]
         if dispatch.stage == "decode":
             self.forward_ns = taken_ns
             key = len(dispatch.requests), products(dispatch, dispatch.merged) > 0

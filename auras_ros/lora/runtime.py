@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ from torch import Tensor
 
 from auras_ros.checkpoints.peft import AdapterTargets
 from auras_ros.kernels import NUMBA, prepare
-from auras_ros.kernels.lora_table import LIBRARIES, RULE, FixedWay
-from auras_ros.kernels.lora_table_file import read_ways
+from auras_ros.kernels.lora_table import LIBRARIES, RULE, FixedWay, WayChooser
+from auras_ros.kernels.lora_table_file import read_tilings, read_ways
 from auras_ros.kernels.lora_ways import TILINGS, WAYS, way_named
 from auras_ros.lora.adaptation import Adaptation, row_groups, site_bounds
 from auras_ros.lora.kernel_adaptation import KernelAdapters, MakeKernels
@@ -24,7 +25,8 @@ from auras_ros.models.fused_llama import HEAD, Adapt, FusedLlama
 
 
 class LoraRuntime:
-    """Raises ValueError for sizes that do not fit, or ways to multiply that there are not; OSError for their file."""
+    """Raises ValueError for sizes that do not fit, or ways to multiply that there are not here; OSError for their
+    file."""
 
     def __init__(
         self,
@@ -37,8 +39,8 @@ class LoraRuntime:
         copies: int = 1,
     ) -> None:
         """store: of keys and values. rank: the largest of a layer's adapter. ways: how products are multiplied: the
-        name of one way, or the file of a searched table; without either by a rule. copies: see
-        `MergedWeights`."""
+        name of one way, or the file of a searched table; without either by a rule. On a GPU: the file of a table of
+        tilings, which must have this GPU's. copies: see `MergedWeights`."""
         config = decoder.config
         sites, head = decoder_sites(config), None if config.tied else head_site(config)
         kernels = store.device.type != "cpu"
@@ -46,9 +48,7 @@ class LoraRuntime:
         self.slots = AdapterSlots(store, sites, head, rank, slots, kernels, compiled and ways in ("", *TILINGS))
         self.registry = AdapterRegistry(targets, self.slots.check)
         self.weights = MergedWeights(decoder, sites, head, copies)
-        named = ways in WAYS or ways in TILINGS
-        default = RULE if compiled else LIBRARIES
-        self._chooser = FixedWay(way_named(ways)) if named else read_ways(Path(ways)) if ways else default
+        self._chooser = _chooser("" if kernels else ways, compiled)
         self._bounds = site_bounds([*sites, *([] if head is None else [head])])
         self._kernels = None
         self._kept: tuple[Any, Adapt | None] = None, None
@@ -57,7 +57,7 @@ class LoraRuntime:
         if kernels:
             places = {(layer, site.name): site.bounds for layer in range(config.layers) for site in sites}
             places |= {} if head is None else {(HEAD, head.name): head.bounds}
-            self._kernels = KernelAdapters(self.slots, places, _triton())
+            self._kernels = KernelAdapters(self.slots, places, _triton(ways, store.device))
 
     def enter(self, merged: Resident | None) -> None:
         """Before a forward of the decoder: this adapter is in the weights then."""
@@ -84,10 +84,26 @@ class LoraRuntime:
         return made
 
 
-def _triton() -> MakeKernels:
-    """Raises ValueError where there is no Triton."""
+def _chooser(ways: str, compiled: bool) -> WayChooser:
+    if ways in WAYS or ways in TILINGS:
+        return FixedWay(way_named(ways))
+    return read_ways(Path(ways)) if ways else RULE if compiled else LIBRARIES
+
+
+def _triton(ways: str, device: torch.device) -> MakeKernels:
+    """ways: the file of a table of tilings; empty: the rule's. Raises ValueError without Triton, for the name of a
+    CPU's way, and for a file without a table of this GPU; OSError."""
+    if ways in WAYS or ways in TILINGS:
+        raise ValueError(
+            f"engine: lora_ways: '{ways}' is a CPU's way: expected the file of this GPU's table of tilings"
+        )
     try:
-        from auras_ros.kernels.grouped_lora_triton import TritonLora
+        from auras_ros.kernels.grouped_lora_triton import TritonLora, table_name
     except ImportError as error:
         raise ValueError(f"engine: max_loras: adapters on a GPU need Triton: {error}") from error
-    return TritonLora
+    if not ways:
+        return TritonLora
+    try:
+        return partial(TritonLora, tilings=read_tilings(Path(ways), table_name(device)))
+    except ValueError as error:
+        raise ValueError(f"engine: lora_ways: {error}") from error

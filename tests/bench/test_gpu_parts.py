@@ -23,11 +23,15 @@ from auras_ros.bench import gpu_parts
 from auras_ros.bench.figures import fig3, fig11, fig14, fig15, fig16, played_figure, startup
 from auras_ros.bench.gpu_parts import GROUPS, PARTS, GpuPart
 from auras_ros.bench.gpu_process import LIMIT_S, PartError, PartSkippedError
+from auras_ros.bench.lora import atmm, atmm_gpu
 from auras_ros.bench.nova import corun, overhead
 from auras_ros.bench.pipeline import command as pipeline
 from auras_ros.bench.seams import command as seams
 from auras_ros.cli import bench as cli_bench
 from auras_ros.device import make
+from auras_ros.kernels.lora_batch import LoraShape
+from auras_ros.kernels.lora_table_file import write_table
+from auras_ros.kernels.lora_tilings import SHRINK
 from auras_ros.report.result import Report
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -181,6 +185,41 @@ def test_lerobots_python_is_handed_on(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv(gpu_parts.LEROBOT_PYTHON, "/there/python")
     PARTS["peers-lerobot"].run(tmp_path / "p.json")
     assert asked[0][asked[0].index("--lerobot-python") + 1] == "/there/python"
+
+
+def test_tilings_are_searched_and_then_measured_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretended = atmm_gpu.Gpu("a GPU", SimpleNamespace, RuntimeError, RuntimeError)
+    monkeypatch.setattr(atmm_gpu, "this_gpu", lambda: pretended)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    ran, limits, shape = list[Any](), list[float](), LoraShape(SHRINK, 4, 16, 2048, 2048, 1, 4)
+
+    def run(command: list[str], limit_s: float) -> int:
+        assert command[: len(gpu_parts.CLI) + 2] == [*gpu_parts.CLI, "bench", "lora-atmm"]
+        options = atmm._options([each for each in command[len(gpu_parts.CLI) + 2 :] if each not in ("--json", json_)])
+        assert 60 * options.minutes < 0.9 * limit_s
+        ran.append("search" if options.search else "measure")
+        limits.append(limit_s)
+        if options.search:
+            write_table(options.search, pretended.name, {shape: "16x16x64 w4 s3 k2"})
+        else:
+            assert options.chooser.choose(shape).name == "16x16x64 w4 s3 k2"
+        return code
+
+    json_, code = str(tmp_path / "lora-atmm.json"), 0
+    monkeypatch.setattr(gpu_parts, "call", run)
+    PARTS["lora-atmm"].run(Path(json_))
+    assert ran == ["search", "measure"]
+    assert sum(limits) <= LIMIT_S
+    code = 1
+    with pytest.raises(PartError, match="auras bench lora-atmm --search ended with status 1"):
+        PARTS["lora-atmm"].run(Path(json_))
+    assert PARTS["lora-atmm"].figures({"shapes": 16.0, "over_rule": 1.0, "search_s": 1.0}).keys() == {
+        "shapes",
+        "over_rule",
+    }
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(PartSkippedError, match="triton is not installed"):
+        PARTS["lora-atmm"].run(Path(json_))
 
 
 def test_patterns_say_what_is_shown() -> None:

@@ -6,13 +6,14 @@ forward that has other weights than the one beside it; a computation where a cho
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from auras_ros.engine.options import EngineOptions
 from auras_ros.engine.per_forward import TIMES, PerForward
-from auras_ros.engine.scheduler import PRODUCT_SHARE, Dispatch, EngineState, InterleavedScheduler, products
+from auras_ros.engine.scheduler import MOST_MISSED, PRODUCT_SHARE, Dispatch, EngineState, InterleavedScheduler, products
 from auras_ros.engine.valora import make_lora_scheduler
 from auras_ros.lora.slots import Resident
 from tests.engine.test_valora import A, B, C, Inner, queue, state_of
@@ -73,6 +74,17 @@ def test_what_another_adapter_would_have_cost_counts_against_it() -> None:
     assert 0 < lora.missed_ns["b"] < missed_ns
     lora.ran(dispatch("aaaa"), 40 * MS)
     assert not lora.missed_ns
+
+
+def test_of_adapters_that_come_and_go_only_some_are_remembered() -> None:
+    lora = state_of().lora
+    for number in range(MOST_MISSED + 9):
+        (each,) = dispatch("b").requests
+        each.resident = replace(B, digest=f"b{number}")
+        lora.ran(Dispatch("decode", (each,), (1,)), (1 + number) * MS)
+    assert len(lora.missed_ns) == MOST_MISSED
+    assert "b0" not in lora.missed_ns
+    assert f"b{MOST_MISSED + 8}" in lora.missed_ns
 
 
 def test_with_a_free_copy_it_has_to_pay_once_and_takes_nobodys_place() -> None:

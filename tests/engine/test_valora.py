@@ -1,11 +1,13 @@
 """Which requests the policies choose and what they merge, by hand-made queues.
 
-Guards: mixture without anybody who starves; a merged adapter that few ask for; a request that waits for ever; a change
-of what is merged while the decoder computes.
+Guards: mixture without anybody who starves; a merged adapter that few ask for; a request that waits for ever, or for
+longer than its policy says; one that goes before an earlier one of its adapter; a change of what is merged while the
+decoder computes.
 """
 
 from __future__ import annotations
 
+import random
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,6 +16,7 @@ import pytest
 from auras_ros.engine.active import ActiveRequest
 from auras_ros.engine.scheduler import Dispatch, EngineState, LoraState
 from auras_ros.engine.valora import (
+    POLICIES,
     DLora,
     LoraBatch,
     LoraPolicy,
@@ -142,31 +145,60 @@ def test_the_baselines() -> None:
     assert chosen(DLora(8, THETA_MS), state_of(*queue("aaab", r3=101), merged=A)) == ([0, 1, 2, 3], None)
 
 
+@pytest.mark.parametrize("name", POLICIES)
+def test_of_one_adapters_requests_those_that_came_first_run_first(name: str) -> None:
+    """Random queues of more than a batch, of requests that have not run yet."""
+    for seed in range(300):
+        chance = random.Random(seed)
+        waits_ms = sorted((chance.uniform(0, 2 * THETA_MS) for _ in range(12)), reverse=True)
+        adapters = chance.choices([A, B, C, None], (chance.randrange(1, 9), 2, 1, 1), k=12)
+        waiting = [request(number, *pair) for number, pair in enumerate(zip(adapters, waits_ms, strict=True))]
+        state = state_of(*waiting, merged=chance.choice([A, B, None]), forward_ms=chance.choice([0, 20]))
+        batch = make_policy(name, chance.randrange(1, 9), THETA_MS).choose(waiting, state)
+        for adapter in (A, B, C, None):
+            taken = sorted(each.number for each in batch.requests if each.resident is adapter)
+            assert taken == [each.number for each in waiting if each.resident is adapter][: len(taken)]
+
+
 FORWARD_MS, FORWARDS = 10, 20
 
 
-@pytest.mark.parametrize("name", ["valora", "dlora", "merge-only"])
-def test_nobody_waits_for_ever(name: str) -> None:
-    """Each runs FORWARDS times; then another one comes that wants the same adapter."""
-    policy, waiting, merged, now_ms = make_policy(name, 4, THETA_MS), queue("aaaaaabc-"), None, NOW_MS
-    left = {each.number: FORWARDS for each in waiting}
-    longest = 0.0
-    for _ in range(500):
-        state = state_of(*waiting, merged=merged)
-        state.now_ns = round(now_ms * 1e6)
-        longest = max(longest, *(state.waited_ns(each) / 1e6 for each in waiting))
-        batch = policy.choose(waiting, state)
-        assert 1 <= len(batch.requests) <= 4
-        merged, now_ms = batch.merged, now_ms + FORWARD_MS
-        for each in batch.requests:
-            each.ran_ns = round(now_ms * 1e6)
-            left[each.number] -= 1
-            if not left[each.number]:
-                waiting.remove(each)
-                waiting.append(request(max(left) + 1, each.resident, NOW_MS - now_ms))
-                left[max(left) + 1] = FORWARDS
-    assert max(left) > 50
-    assert longest < 4 * FORWARDS * FORWARD_MS + THETA_MS
+@pytest.mark.parametrize(
+    ("name", "batch", "forwards"),
+    [
+        ("valora", 16, 0),  # the next forward counts beforehand
+        ("dlora", 16, 1),
+        ("merge-only", 16, 4),  # another adapter in each
+        ("valora", 4, 4 * FORWARDS),  # until those of its adapter that came before have ended
+        ("dlora", 4, 4 * FORWARDS),
+        ("merge-only", 4, 4 * FORWARDS),
+    ],
+)
+def test_nobody_waits_for_ever(name: str, batch: int, forwards: int) -> None:
+    """Nine wait for a batch of so many; an engine's are never more than a batch. Each runs FORWARDS times at most; then
+    another one comes."""
+    for seed in range(5):
+        chance, policy, merged, now_ms = random.Random(seed), make_policy(name, batch, THETA_MS), None, NOW_MS
+        waiting = queue("aaaaaabc-")
+        left = {each.number: chance.randrange(1, FORWARDS) for each in waiting}
+        longest = 0.0
+        for _ in range(500):
+            state = state_of(*waiting, merged=merged, forward_ms=FORWARD_MS)
+            state.now_ns = round(now_ms * 1e6)
+            longest = max(longest, *(state.waited_ns(each) / 1e6 for each in waiting))
+            choice = policy.choose(waiting, state)
+            assert 1 <= len(choice.requests) <= batch
+            merged, now_ms = choice.merged, now_ms + FORWARD_MS
+            for each in choice.requests:
+                each.ran_ns = round(now_ms * 1e6)
+                left[each.number] -= 1
+                if not left[each.number]:
+                    waiting.remove(each)
+                    number, adapter = max(left) + 1, chance.choices([A, B, C, None], (6, 1, 1, 1))[0]
+                    waiting.append(request(number, adapter, NOW_MS - now_ms))
+                    left[number] = chance.randrange(1, FORWARDS)
+        assert max(left) > 50
+        assert THETA_MS / 2 < longest <= THETA_MS + forwards * FORWARD_MS
 
 
 def test_an_unknown_policy_is_refused() -> None:

@@ -1,25 +1,39 @@
-"""`python -m tests.kernels.compile_all`: every tiling of the catalogue for every GPU, and which of them do not fit."""
+"""`python -m tests.kernels.compile_all [CAPABILITY ...]`: every tiling of the catalogue, and those of the rule, as the
+engine launches them, for every GPU; which of them do not fit. Where no size is a multiple of 16 some may spill."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 
-from auras_ros.kernels.lora_ahead import SHARED_KIB, compiled
-from auras_ros.kernels.lora_tilings import CATALOGUE
+from auras_ros.kernels.lora_ahead import ENGINE, SHARED_KIB, Specialization, compiled
+from auras_ros.kernels.lora_batch import LoraShape
+from auras_ros.kernels.lora_tilings import CATALOGUE, Tiling, rule
+
+TOKENS, RANKS = (4, 64, 256, 4096), (8, 16, 64)
 
 
-def main() -> int:
+def launches() -> Iterator[tuple[str, Tiling, Specialization]]:
+    """Phase, tiling and the rest of each."""
+    for phase, tilings in CATALOGUE.items():
+        rules = [rule(LoraShape(phase, tokens, rank, 4096, 4096, 3, 4)) for tokens in TOKENS for rank in RANKS]
+        for tiling in dict.fromkeys([*tilings, *rules]):
+            for launch in ENGINE[phase]:
+                yield phase, tiling, launch
+
+
+def main(capabilities: list[int]) -> int:
     bad = 0
-    for capability in SHARED_KIB:
-        for phase, tilings in CATALOGUE.items():
-            for tiling in tilings:
-                made = compiled(phase, tiling, capability, parts=3)
-                bad += not made.fits(capability)
-                print(
-                    f"sm_{capability} {phase} {tiling.name}: {made}{'' if made.fits(capability) else ' DOES NOT FIT'}"
-                )
+    for capability in capabilities:
+        for phase, tiling, launch in launches():
+            made = compiled(phase, tiling, capability, launch, parts=3)
+            good = made.fits(capability) if launch.divisible else made.starts(capability)
+            bad += not good
+            print(
+                f"sm_{capability} {phase} {tiling.name} {launch}: {made}{'' if good else ' DOES NOT FIT'}", flush=True
+            )
     return min(bad, 1)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main([int(each) for each in sys.argv[1:]] or list(SHARED_KIB)))

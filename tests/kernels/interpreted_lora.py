@@ -9,8 +9,9 @@ import torch
 
 from auras_ros.kernels.grouped_lora import RowGroups
 from auras_ros.kernels.grouped_lora_triton import TritonLora
+from auras_ros.kernels.lora_batch import LoraShape
 from auras_ros.kernels.lora_index import GroupIndex, LayerPointers
-from auras_ros.kernels.lora_tilings import EXPAND, SHRINK, SLORA, Tiling
+from auras_ros.kernels.lora_tilings import EXPAND, SHRINK, SLORA, Tiling, TilingTable
 from tests.kernels.lora_examples import EXAMPLES, Example, wanted
 
 TILINGS = {
@@ -55,13 +56,41 @@ def replayed() -> float:
     return worst
 
 
+class Asked(TilingTable):
+    """Remembers what it chose."""
+
+    def __init__(self, entries: dict[LoraShape, str]) -> None:
+        super().__init__(entries)
+        self.chosen = dict[LoraShape, Tiling]()
+
+    def choose(self, shape: LoraShape) -> Tiling:
+        return self.chosen.setdefault(shape, super().choose(shape))
+
+
+def looked_up() -> float:
+    """With tilings from a table, which is asked for the shapes that a search writes."""
+    example = EXAMPLES["rows apart, three parts"]
+    y, x, factors = example.tensors()
+    shapes = [LoraShape(phase, len(x), RANK, example.width, len(y[0]), 3, GROUPS) for phase in (SHRINK, EXPAND)]
+    names = ["16x32x16 w4 s2 k4", "32x16x16 w4 s2 k1"]
+    table = Asked(dict(zip(shapes, names, strict=True)))
+    made = TritonLora(GroupIndex(TOKENS, GROUPS, CPU), RANK, 3, table)
+    expected = wanted(y, x, example.rows(), factors, example.bounds)
+    pointers = LayerPointers(SLOTS, example.bounds, CPU)
+    pointers.fill(factors)
+    made.index.fill(example.rows(), len(x))
+    made.add_(y, x, pointers)
+    assert {shape: each.name for shape, each in table.chosen.items()} == dict(zip(shapes, names, strict=True))
+    return float((y.double() - expected).abs().max() / expected.abs().max())
+
+
 def main() -> None:
     found = {}
     for name, example in EXAMPLES.items():
         for kind, tilings in TILINGS.items():
             found[f"{name}; {kind}"] = difference(example, tilings, torch.float32)
         found[f"{name}; float16"] = difference(example, TILINGS["split"], torch.float16)
-    found["replayed"] = replayed()
+    found["replayed"], found["looked up"] = replayed(), looked_up()
     print(json.dumps(found))
 
 

@@ -1,8 +1,9 @@
 """The Triton kernels: in Triton's interpreter against the plain sum, and compiled ahead for GPUs that are not here.
 
 Guards: rows beyond a group's end; ranks or sizes that are no multiple of a block; outputs of one part in another; a sum
-that is divided and not added up; a row that two programs add to; registers that are spilled, and blocks that cannot
-start. bfloat16 is compared on a GPU alone: the interpreter is wrong there.
+that is divided and not added up; a row that two programs add to; a table that is not looked up; registers that are
+spilled, and blocks that cannot start; what is compiled and is not what runs. bfloat16 is compared on a GPU alone: the
+interpreter is wrong there.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ import pytest
 import torch
 
 from auras_ros.kernels.grouped_lora import Factors, RowGroup, RowGroups
-from auras_ros.kernels.lora_ahead import SHARED_KIB, compiled
+from auras_ros.kernels.lora_ahead import LAUNCHES, SHARED_KIB, Specialization, compiled
 from auras_ros.kernels.lora_index import GroupIndex, LayerPointers
 from auras_ros.kernels.lora_tilings import CATALOGUE, EXPAND, SHRINK, Tiling
 from tests.kernels.interpreter import interpreted
 from tests.kernels.lora_examples import EXAMPLES, wanted
 
 CPU = torch.device("cpu")
-NAMES = [f"{name}; {kind}" for name in EXAMPLES for kind in ("small", "split", "slora", "float16")] + ["replayed"]
+NAMES = [f"{name}; {kind}" for name in EXAMPLES for kind in ("small", "split", "slora", "float16")]
+NAMES += ["replayed", "looked up"]
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +50,17 @@ AHEAD = [
 def test_compiled_ahead_it_fits_the_gpu(phase: str, tiling: Tiling, dtype: str, capability: int) -> None:
     """The smallest and the largest tilings; `python -m tests.kernels.compile_all` does the whole catalogue."""
     pytest.importorskip("triton", reason="needs triton")
-    made = compiled(phase, tiling, capability, dtype, parts=3)
-    assert made.registers > 16
-    assert made.shared > 0
-    assert made.fits(capability), made
+    for launch in LAUNCHES[phase]:
+        made = compiled(phase, tiling, capability, launch, dtype, parts=3)
+        assert made.registers > 16
+        assert made.shared > 0
+        assert made.fits(capability) if launch.divisible else made.starts(capability), (launch, made)
+
+
+def test_compiled_ahead_a_launch_makes_a_difference() -> None:
+    pytest.importorskip("triton", reason="needs triton")
+    each = (Specialization(), Specialization(divisible=False), Specialization(aligned=True))
+    assert len({compiled(SHRINK, CATALOGUE[SHRINK][0], 90, launch) for launch in each}) == 3
 
 
 def test_what_there_is_no_room_for_is_refused() -> None:

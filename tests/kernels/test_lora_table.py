@@ -15,7 +15,7 @@ from auras_ros.kernels.grouped_lora import FactorSet, RowGroup, RowGroups, add_l
 from auras_ros.kernels.lora_batch import LoraShape
 from auras_ros.kernels.lora_table import FEW_TOKENS, LIBRARIES, RULE, WayTable
 from auras_ros.kernels.lora_table import rule as rule_of_ways
-from auras_ros.kernels.lora_table_file import cpu_name, gpu_name, read_table, read_ways, write_table
+from auras_ros.kernels.lora_table_file import cpu_name, gpu_name, read_table, read_tilings, read_ways, write_table
 from auras_ros.kernels.lora_tilings import EXPAND, SHRINK, Tiling, TilingTable, rule, tiling
 from auras_ros.kernels.lora_ways import WAYS
 from tests.kernels.test_grouped_lora import factors
@@ -91,7 +91,7 @@ def test_an_unknown_way_is_refused() -> None:
         WayTable({ONE: "magic"})
 
 
-def test_a_file_has_the_tables_of_several_devices(tmp_path: Path) -> None:
+def test_a_file_has_the_tables_of_several_devices(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "ways.json"
     write_table(path, cpu_name(), {ONE: "padded"}, search_s=1.0)
     write_table(path, gpu_name("NVIDIA H100", "3.7"), {ONE._replace(phase=SHRINK): "16x16x64 w4 s3 k2"})
@@ -99,7 +99,9 @@ def test_a_file_has_the_tables_of_several_devices(tmp_path: Path) -> None:
     assert read_table(path, cpu_name()) == ENTRIES
     assert read_ways(path).name(ONE) == "joint"
     assert read_table(path, "another") == {}
+    assert not caplog.records
     assert read_ways(path, threads=99).name(ONE._replace(tokens=65)) == rule_of_ways(ONE._replace(tokens=65))
+    assert f"{path} has no table of {cpu_name(99)}: a rule chooses" in caplog.text
     assert list(read_table(path, "NVIDIA H100, triton 3.7").values()) == ["16x16x64 w4 s3 k2"]
     assert "1 thread" in cpu_name(1)
     assert "2 threads" in cpu_name(2)
@@ -123,6 +125,17 @@ def test_what_is_no_table_is_refused_with_the_files_name(text: str, tmp_path: Pa
     path.write_text(text.replace("HERE", cpu_name()))
     with pytest.raises(ValueError, match=r"ways\.json"):
         read_ways(path)
+
+
+def test_a_gpus_table_is_read_and_no_other_takes_its_place(tmp_path: Path) -> None:
+    path, shape = tmp_path / "tilings.json", ONE._replace(phase=SHRINK)
+    write_table(path, gpu_name("NVIDIA H100", "3.7"), {shape: "16x16x64 w4 s3 k2"})
+    write_table(path, gpu_name("NVIDIA H200", "3.7"), {shape: "magic"})
+    assert read_tilings(path, "NVIDIA H100, triton 3.7").choose(shape) == Tiling(16, 16, 64, 4, 3, 2)
+    for device, said in (("NVIDIA H100, triton 3.8", "has no table of NVIDIA H100, triton 3.8"), (
+        "NVIDIA H200, triton 3.7", "'magic' is no tiling")):  # fmt: skip
+        with pytest.raises(ValueError, match=rf"tilings\.json.*{said}"):
+            read_tilings(path, device)
 
 
 def test_tilings_are_chosen_in_the_same_way() -> None:

@@ -1,17 +1,26 @@
 """What a GPU's kernels are given of a batch and of the slots; and what they make of it, in Triton's interpreter.
 
 Guards: factors of an adapter that has left its slot; a captured decode whose index is another one than is filled; more
-groups than there is room for; rows that are taken away and not given back.
+groups than there is room for; rows that are taken away and not given back; a table
+that a server is given and does not read; kernels that are compiled ahead for other launches than there are.
 """
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
 from torch import Tensor
 
+from auras_ros.kernels.lora_ahead import ENGINE
+from auras_ros.kernels.lora_batch import LoraShape
 from auras_ros.kernels.lora_index import GroupIndex, LayerPointers
+from auras_ros.kernels.lora_table_file import write_table
+from auras_ros.kernels.lora_tilings import EXPAND, SHRINK, Tiling
 from auras_ros.lora import runtime
 from auras_ros.lora.adaptation import row_groups
 from auras_ros.lora.kernel_adaptation import KernelAdapters
@@ -70,6 +79,15 @@ def test_what_is_kept_is_one_for_each_size_and_has_the_newest_batch() -> None:
     assert (one.kernels.rank, one.kernels.parts) == (RANK, 3)  # type: ignore[attr-defined]
 
 
+def test_what_is_compiled_ahead_is_what_is_launched() -> None:
+    decoder = Decoder(kernels=True)
+    made, rows = adapters(decoder), row_groups([0], [3], None)
+    assert rows is not None
+    ahead = [launch for own in ENGINE.values() for launch in own]
+    assert {each.aligned for each in made._layers.values()} == {launch.aligned for launch in ahead}
+    assert set(made.adaptation(rows, 3, keep=False).kernels.index.signs) == {each.sign for each in ENGINE[EXPAND]}
+
+
 def test_in_the_interpreter_they_add_what_the_ways_of_a_cpu_add() -> None:
     found = interpreted("tests.lora.interpreted_adaptation")
     assert len(found) == 5
@@ -80,4 +98,26 @@ def test_a_gpu_without_triton_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "triton", None)
     monkeypatch.delitem(sys.modules, "auras_ros.kernels.grouped_lora_triton", raising=False)
     with pytest.raises(ValueError, match="engine: max_loras: adapters on a GPU need Triton: "):
-        runtime._triton()
+        runtime._triton("", torch.device("cuda"))
+
+
+def test_a_gpu_is_given_its_table_of_tilings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not another's, and no way of a CPU: a server would run on with what it was not asked for."""
+    path, shape, cuda = tmp_path / "t.json", LoraShape(SHRINK, 4, 16, 256, 256, 1, 5), torch.device("cuda")
+    write_table(path, "this GPU", {shape: "32x32x64 w4 s3 k2"})
+    given = list[Any]()
+    kernels = SimpleNamespace(
+        TritonLora=lambda *sizes, **more: given.append(more), table_name=lambda device: "this GPU"
+    )
+    monkeypatch.setitem(sys.modules, "auras_ros.kernels.grouped_lora_triton", kernels)
+    runtime._triton(str(path), cuda)(GroupIndex(4, 2, torch.device("cpu")), 16, 3)
+    assert given[0]["tilings"].choose(shape) == Tiling(32, 32, 64, 4, 3, 2)
+    assert runtime._triton("", cuda) is kernels.TritonLora
+    for way in ("segmented", "compiled"):
+        with pytest.raises(ValueError, match=f"engine: lora_ways: '{way}' is a CPU's way"):
+            runtime._triton(way, cuda)
+    kernels.table_name = lambda device: "another GPU"
+    with pytest.raises(ValueError, match=r"engine: lora_ways: .*t\.json has no table of another GPU"):
+        runtime._triton(str(path), cuda)
+    with pytest.raises(FileNotFoundError, match="none"):
+        runtime._triton(str(tmp_path / "none"), cuda)

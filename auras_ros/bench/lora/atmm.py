@@ -3,6 +3,7 @@ and 18).
 
     auras bench lora-atmm --search ways.json     search the table on this machine (algorithm 2)
     auras bench lora-atmm --table ways.json      measure with it, in another run
+    auras bench lora-atmm --device cuda ...      both for the tilings of the GPU's kernels (`atmm_gpu`)
 
 ATMM takes each shape's way from the table, the look-up included; beside it stands every way for all shapes, and the
 operators of dLoRA (einsum), Punica and S-LoRA as a CPU can have them. Ways that join the factors of a batch's adapters
@@ -10,29 +11,34 @@ are charged for it, once for `--set-decodes` decodes and for each prefill; those
 the same, which is checked, and take turns in interleaved rounds; a ratio is taken within a round. The ways that are
 near a shape's best are measured again beside ATMM, in more and shorter rounds: one half of these names the best way and
 the other half compares it with ATMM, so that it is not the one that was lucky. Without a table the rule decides that
-holds where none was searched. CPU only: on a GPU the tilings of `kernels/lora_tilings.py` take the place of the ways.
+holds where none was searched. On a GPU the catalogue of `kernels/lora_tilings.py` takes the place of the ways, and
+stands beside the rule's and the published fixed tilings: none of that has run on a GPU yet.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from auras_ros.bench.lora import atmm_gpu
 from auras_ros.bench.lora.atmm_show import NOTE, TABLE_1, draw, paper_figures, table
 from auras_ros.bench.lora.atmm_summary import ATMM, case_rows, summary
 from auras_ros.bench.lora.baselines import BASELINES
-from auras_ros.bench.lora.search import search
-from auras_ros.bench.lora.shapes import LAYERS, CaseRun, cases
+from auras_ros.bench.lora.search import in_time, search
+from auras_ros.bench.lora.shapes import LAYERS, CaseRun, LoraCase, cases
 from auras_ros.bench.lora.timing import CaseWindows, near_best
 from auras_ros.bench.options import add_minutes, add_seed, amount, bench_parser, check_least, listed, refusing
+from auras_ros.device import DeviceError
 from auras_ros.kernels.lora_batch import LoraShape
 from auras_ros.kernels.lora_table import FixedWay, WayChooser, WayTable
-from auras_ros.kernels.lora_table_file import cpu_name, read_table, write_table
+from auras_ros.kernels.lora_table_file import cpu_name, read_table, read_tilings, write_table
+from auras_ros.kernels.lora_tilings import TilingTable
 from auras_ros.kernels.lora_ways import WAYS
 from auras_ros.measure.cores import available, on_cores
 from auras_ros.measure.minutes import CUT, Ends, OverError, run_parts
@@ -41,6 +47,7 @@ from auras_ros.report.result import Report, Say, unwritable
 
 __all__ = ["draw", "run", "table"]
 LEAST_RUNS = 4  # of a window
+OF_A_CPU: dict[str, Any] = {"ways": list(WAYS), "set_decodes": 8, "cores": 1}  # options that a GPU does not have
 SEARCHED: dict[str, list[Any]] = {
     "layers": [name for name in LAYERS if name != "tiny"],
     "tokens": [2**power for power in range(11)],
@@ -57,15 +64,17 @@ MEASURED: dict[str, list[Any]] = {
 
 def run(argv: list[str], progress: Say) -> Report:
     options = _options(argv)
-    more = {"note": NOTE, "table_1": TABLE_1, "device": cpu_name(options.cores), "set_decodes": options.set_decodes}
+    more = {"note": NOTE, "table_1": TABLE_1, "device": options.where, "set_decodes": options.set_decodes}
     report = Report("lora-atmm", more=more)
-    torch.set_num_threads(options.cores)
-    with on_cores(options.cores), torch.inference_mode():
-        if options.search:
-            run_parts(report, options.minutes, {"search": partial(_search, options, report, progress)})
-        else:
-            run_parts(report, options.minutes, {"atmm": partial(_measure, options, report, progress)})
-            report.more["paper"] = paper_figures(report.summary)
+    if options.gpu:
+        run_parts(report, options.minutes, {options.part: partial(_on_a_gpu, options, report, progress)})
+    else:
+        step = _search if options.search else _measure
+        torch.set_num_threads(options.cores)
+        with on_cores(options.cores), torch.inference_mode():
+            run_parts(report, options.minutes, {options.part: partial(step, options, report, progress)})
+    if not options.search:
+        report.more["paper"] = paper_figures(report.summary)
     return report
 
 
@@ -74,15 +83,16 @@ def _options(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--search", type=Path, metavar="FILE", help="search, and write the table here")
     parser.add_argument("--table", type=Path, metavar="FILE", help="measure with the table of this file")
     known = [name for name in LAYERS if name != "tiny"]
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="default: cpu")
     parser.add_argument("--layers", type=listed(str, LAYERS), help=f"some of {', '.join(known)}")
     for name, kind in (("tokens", "rows of a batch"), ("ranks", "the largest"), ("adapters", "of a batch")):
         default = f"search: {_short(SEARCHED[name])}; else {_short(MEASURED[name])}"
         parser.add_argument(f"--{name}", type=listed(int), help=f"{kind} ({default})")
     known_ways = f"the search chooses among ({','.join(WAYS)})"
-    parser.add_argument("--ways", type=listed(str, WAYS), default=list(WAYS), help=known_ways)
+    parser.add_argument("--ways", type=listed(str, WAYS), help=known_ways)
     stays = "decodes that a set of adapters stays for: the time of joining them is divided by it (8)"
-    parser.add_argument("--set-decodes", type=int, default=8, help=stays)
-    parser.add_argument("--cores", type=int, default=1, help="and threads of torch (1)")
+    parser.add_argument("--set-decodes", type=int, help=stays)
+    parser.add_argument("--cores", type=int, help="and threads of torch (1)")
     parser.add_argument("--memory-mib", type=int, default=512, help="shapes that take more are left out (512)")
     parser.add_argument("--rounds", type=int, help="interleaved rounds of each shape (search: 9; else 12)")
     parser.add_argument("--seconds", type=amount, default=0.01, help="least seconds of a window (0.01)")
@@ -93,6 +103,7 @@ def _options(argv: list[str]) -> argparse.Namespace:
         parser.error("--search and --table: one of them; what is measured must not be what the table was made from")
     for option, values in (SEARCHED if options.search else MEASURED).items():
         setattr(options, option, getattr(options, option) or values)
+    _check_device(parser, options)
     options.rounds = options.rounds or (9 if options.search else 12)
     check_least(parser, options, rounds=2, cores=1, set_decodes=1, memory_mib=1, seed=0)
     if bad := [each for each in [*options.tokens, *options.ranks, *options.adapters] if each < 1]:
@@ -107,42 +118,66 @@ def _options(argv: list[str]) -> argparse.Namespace:
     return options
 
 
+def _check_device(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Fills in what depends on the device. gpu: None on a CPU; where: the name of its table; part: what is done."""
+    options.gpu, options.part = None, "search" if options.search else "atmm"
+    for option, default in OF_A_CPU.items():
+        given = getattr(options, option)
+        if options.device == "cuda" and given is not None:
+            parser.error(f"--{option.replace('_', '-')}: of a CPU; a GPU has tilings for ways, and launches alone")
+        setattr(options, option, default if given is None else given)
+    if options.device == "cuda":
+        with refusing(parser, DeviceError):
+            options.gpu = atmm_gpu.this_gpu()
+    options.where = options.gpu.name if options.gpu else cpu_name(options.cores)
+
+
 def _short(numbers: list[int]) -> str:
     return ",".join(map(str, numbers))
 
 
-def _chooser(options: argparse.Namespace) -> WayTable:
+def _chooser(options: argparse.Namespace) -> WayTable | TilingTable:
     """Raises ValueError, also for a file that has no table of this machine: it would measure the rule."""
     if options.table is None:
-        return WayTable({})
-    device = cpu_name(options.cores)
-    entries = read_table(options.table, device)
+        return TilingTable({}) if options.gpu else WayTable({})
+    if options.gpu:
+        return read_tilings(options.table, options.where)
+    entries = read_table(options.table, options.where)
     if not entries:
-        raise ValueError(f"{options.table} has no table of {device}")
+        raise ValueError(f"{options.table} has no table of {options.where}")
     return WayTable(entries)
+
+
+def _todo(options: argparse.Namespace) -> list[LoraCase]:
+    return list(cases(options.layers, options.tokens, options.ranks, options.adapters, options.memory_mib))
+
+
+def _on_a_gpu(options: argparse.Namespace, report: Report, say: Say, ends: Ends) -> None:
+    with closing(atmm_gpu.timer_on(options.gpu.kind)) as timer:
+        if not options.search:
+            atmm_gpu.measure(_todo(options), options.chooser, options.gpu, timer, options, report, say, ends)
+            return
+        began_s = time.monotonic()
+        entries = atmm_gpu.search(_todo(options), options.gpu, timer, options, report, say, ends)
+    report.summary |= {"search_s": time.monotonic() - began_s, "shapes": len(report.rows)}
+    write_table(options.search, options.where, entries, search_s=report.summary["search_s"], torch=torch.__version__)
 
 
 def _search(options: argparse.Namespace, report: Report, say: Say, ends: Ends) -> None:
     began_s = time.monotonic()
-    found = cases(options.layers, options.tokens, options.ranks, options.adapters, options.memory_mib)
-    entries = search(found, options, report, say, ends)
+    entries = search(_todo(options), options, report, say, ends)
     search_s = time.monotonic() - began_s
     report.summary |= {"search_s": search_s, "shapes": len(entries), "ways": len(WAYS)}
     for way in WAYS:
         report.summary[f"shapes_{way.replace('-', '_')}"] = sum(each == way for each in entries.values())
-    write_table(options.search, cpu_name(options.cores), entries, search_s=search_s, torch=torch.__version__)
+    write_table(options.search, options.where, entries, search_s=search_s, torch=torch.__version__)
 
 
 def _measure(options: argparse.Namespace, report: Report, say: Say, ends: Ends) -> None:
     contenders: dict[str, WayChooser] = {name: FixedWay(way) for name, way in {**WAYS, **BASELINES}.items()}
     contenders[ATMM] = options.chooser
-    todo = list(cases(options.layers, options.tokens, options.ranks, options.adapters, options.memory_mib))
     shapes = list[LoraShape]()
-    for number, case in enumerate(todo):
-        if time.monotonic() > ends.soft_s:
-            report.leave_out("atmm", f"{len(todo) - number} of {len(todo)} shapes: the bench's minutes were over")
-            break
-        say(f"measuring: {number + 1} of {len(todo)}, {case}")
+    for case in in_time("atmm", _todo(options), report, say, ends):
         made = CaseRun(case, options.seed)
         windows = CaseWindows(made, contenders, options.set_decodes, BASELINES)
         names = [name for name in contenders if case.fits(name, options.memory_mib)]

@@ -42,8 +42,7 @@ def table(report: Report) -> str:
     columns.append(("of best", "{best_ratio:.3f}"))
     lines = in_columns(_flat(report.rows), columns, left=(0, 1, 6))
     figures = [[name, f"{value:.4g}"] for name, value in report.summary.items()]
-    paper: list[Column] = [("figure", "{figure}"), ("here", "{here:.2f}"), ("paper", "{paper:g}")]
-    lines += ["", *aligned([["summary", ""], *figures]), "", *in_columns(report.more["paper"], paper)]
+    lines += ["", *aligned([["summary", ""], *figures]), "", *_paper(report)]
     if report.rows:
         lines += ["", f"the best single way: {single(report.rows)}"]
     ours: list[Column] = [(name, f"{{{name}}}") for name in TABLE_1[0]]
@@ -51,11 +50,21 @@ def table(report: Report) -> str:
 
 
 def _searched(report: Report) -> str:
-    columns: list[Column] = [(name, f"{{{name}}}") for name in (*CASE, "cores", "way")]
-    ways = dict.fromkeys(name for row in report.rows for name in row if name.endswith("_us"))
-    columns += [(name.replace("_us", " us"), f"{{{name}:.1f}}") for name in ways]
+    """A search, or what a GPU measured: a row has all times of its shape."""
+    first = report.rows[0]
+    names = [name for name in first if not isinstance(first[name], float)]
+    columns: list[Column] = [(name, f"{{{name}}}") for name in names]
+    times = dict.fromkeys(name for row in report.rows for name in row if name.endswith("us"))
+    columns += [(name.replace("_us", " us"), f"{{{name}:.1f}}") for name in times]
     figures = [[name, f"{value:.4g}"] for name, value in report.summary.items()]
-    return "\n".join([*in_columns(report.rows, columns, left=(0, 1, 6)), "", *aligned([["summary", ""], *figures])])
+    left = [number for number, name in enumerate(names) if isinstance(first[name], str)]
+    lines = [*in_columns(report.rows, columns, left), "", *aligned([["summary", ""], *figures])]
+    return "\n".join([*lines, "", *_paper(report)] if "paper" in report.more else lines)
+
+
+def _paper(report: Report) -> list[str]:
+    columns: list[Column] = [("figure", "{figure}"), ("here", "{here:.2f}"), ("paper", "{paper:g}")]
+    return in_columns(report.more.get("paper", ()), columns)
 
 
 def _flat(rows: list[dict[str, Any]]) -> list[Row]:

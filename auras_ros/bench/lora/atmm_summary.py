@@ -58,15 +58,15 @@ def summary(rows: Sequence[Row]) -> dict[str, float]:
     over a baseline, and over_X_decode in decodes alone. All geometric means over the shapes."""
     by = {name: [row for row in rows if row["operator"] == name] for name in (ATMM, *WAYS, *BASELINES)}
     shapes = len(by[ATMM])
-    gains = {name: _mean(row["atmm_speedup"] for row in by[name]) for name in WAYS if len(by[name]) == shapes}
+    gains = {name: geometric_mean(row["atmm_speedup"] for row in by[name]) for name in WAYS if len(by[name]) == shapes}
     ratios = [row["best_ratio"] for row in by[ATMM]]
-    found = {"shapes": float(shapes), "worst_ratio": min(ratios), "mean_ratio": _mean(ratios)}
+    found = {"shapes": float(shapes), "worst_ratio": min(ratios), "mean_ratio": geometric_mean(ratios)}
     found |= {"gain_over_single": min(gains.values())} if gains else {}
     found |= {f"over_{_key(name)}": gain for name, gain in gains.items()}
     for name in BASELINES:
         for suffix, some in (("", by[name]), ("_decode", [row for row in by[name] if row["phase"] == "decode"])):
             if some:
-                found[f"over_{name}{suffix}"] = _mean(row["atmm_speedup"] for row in some)
+                found[f"over_{name}{suffix}"] = geometric_mean(row["atmm_speedup"] for row in some)
     own = _fluctuation(by[ATMM])
     found["fluctuation_percent_atmm"] = 100 * own
     for name in BASELINES:
@@ -80,7 +80,11 @@ def single(rows: Sequence[Row]) -> str:
     """The one way that is best for all shapes."""
     names = grouped_by([row for row in rows if row["operator"] in WAYS], "operator")
     whole = max(map(len, names.values()))
-    gains = {name: _mean(row["atmm_speedup"] for row in some) for (name,), some in names.items() if len(some) == whole}
+    gains = {
+        name: geometric_mean(row["atmm_speedup"] for row in some)
+        for (name,), some in names.items()
+        if len(some) == whole
+    }
     return str(min(gains, key=lambda name: gains[name]))
 
 
@@ -89,8 +93,7 @@ def _fluctuation(rows: Sequence[Row]) -> float:
     return float(np.mean([row["p95_us"] / row["p50_us"] - 1 for row in rows])) or 1e-9
 
 
-def _mean(values: Iterable[float]) -> float:
-    """Geometric."""
+def geometric_mean(values: Iterable[float]) -> float:
     return math.exp(float(np.mean(np.log(list(values)))))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import copy
 import time
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Any
 
@@ -26,16 +26,22 @@ from auras_ros.report.result import Report, Say
 TRIES = 3  # rounds of all ways
 
 
-def search(
-    found: Iterable[LoraCase], options: argparse.Namespace, report: Report, say: Say, ends: Ends
-) -> dict[LoraShape, str]:
-    """The table's entries; the report gets a row for each case. Ends at ends.soft_s with those it has, and says so."""
-    entries, todo = dict[LoraShape, str](), list(found)
+def in_time(part: str, todo: Sequence[LoraCase], report: Report, say: Say, ends: Ends) -> Iterator[LoraCase]:
+    """These cases until ends.soft_s; the report says how many are left out."""
     for number, case in enumerate(todo):
         if time.monotonic() > ends.soft_s:
-            report.leave_out("search", f"{len(todo) - number} of {len(todo)} shapes: the bench's minutes were over")
-            break
-        say(f"searching: {number + 1} of {len(todo)}, {case}")
+            report.leave_out(part, f"{len(todo) - number} of {len(todo)} shapes: the bench's minutes were over")
+            return
+        say(f"{part}: {number + 1} of {len(todo)}, {case}")
+        yield case
+
+
+def search(
+    todo: Sequence[LoraCase], options: argparse.Namespace, report: Report, say: Say, ends: Ends
+) -> dict[LoraShape, str]:
+    """The table's entries; the report gets a row for each case."""
+    entries = dict[LoraShape, str]()
+    for case in in_time("search", todo, report, say, ends):
         run = CaseRun(case, options.seed)
         if rates := _profile(run, options, report, ends):
             best = max(rates, key=lambda way: rates[way])

@@ -119,7 +119,7 @@ class VlmSettings:
     )
     lora_ways: str = parameter(
         EngineOptions.lora_ways,
-        "how adapters' products are multiplied: one way's name, or the file of a searched table",
+        "how adapters' products are multiplied: one way's name (CPU), or the file of a searched table",
     )
 
     def camera_names(self) -> tuple[str, ...]:
