@@ -72,10 +72,16 @@ class Launch:
         self.table[:FREE] = 0
         openmp = _openmp() if threads > 1 else None
         if openmp is None:
-            ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._kernel)(self._address)
+            _alone(self._kernel)(self._address)
         else:
             self.table[PHASES] = openmp.barrier
             openmp.team(self._kernel, self._address, threads, 0)
+
+
+@cache
+def _alone(kernel: int) -> Any:
+    """Calls it in this thread."""
+    return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(kernel)
 
 
 class _OpenMP(NamedTuple):

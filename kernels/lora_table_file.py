@@ -57,6 +57,14 @@ def read_table(path: Path, device: str) -> dict[LoraShape, str]:
     return found
 
 
+def read_own_table(path: Path, device: str) -> dict[LoraShape, str]:
+    """A device's entries. Raises ValueError, with the file's name if it has none of it; OSError."""
+    entries = read_table(path, device)
+    if not entries:
+        raise ValueError(f"{path} has no table of {device}")
+    return entries
+
+
 def read_ways(path: Path, threads: int | None = None) -> WayTable:
     """The table of this machine; if the file has none of it, which is logged, an empty one, whose rule decides. Raises
     ValueError, OSError."""
@@ -71,9 +79,7 @@ def read_ways(path: Path, threads: int | None = None) -> WayTable:
 
 def read_tilings(path: Path, device: str) -> TilingTable:
     """The table of this GPU. Raises ValueError with the file's name, also if the file has none of it; OSError."""
-    entries = read_table(path, device)
-    if not entries:
-        raise ValueError(f"{path} has no table of {device}")
+    entries = read_own_table(path, device)
     try:
         return TilingTable(entries)
     except ValueError as error:

@@ -37,7 +37,7 @@ from auras_ros.bench.options import add_minutes, add_seed, amount, bench_parser,
 from auras_ros.device import DeviceError
 from auras_ros.kernels.lora_batch import LoraShape
 from auras_ros.kernels.lora_table import FixedWay, WayChooser, WayTable
-from auras_ros.kernels.lora_table_file import cpu_name, read_table, read_tilings, write_table
+from auras_ros.kernels.lora_table_file import cpu_name, read_own_table, read_tilings, write_table
 from auras_ros.kernels.lora_tilings import TilingTable
 from auras_ros.kernels.lora_ways import WAYS
 from auras_ros.measure.cores import available, on_cores
@@ -142,10 +142,7 @@ def _chooser(options: argparse.Namespace) -> WayTable | TilingTable:
         return TilingTable({}) if options.gpu else WayTable({})
     if options.gpu:
         return read_tilings(options.table, options.where)
-    entries = read_table(options.table, options.where)
-    if not entries:
-        raise ValueError(f"{options.table} has no table of {options.where}")
-    return WayTable(entries)
+    return WayTable(read_own_table(options.table, options.where))
 
 
 def _todo(options: argparse.Namespace) -> list[LoraCase]:
