@@ -150,12 +150,14 @@ class FactorLayout(NamedTuple):
 
 def _inner_products(layout: FactorLayout) -> Any:
     @intrinsic
-    def multiply(typing, rows, columns, x, x_step, index, a, a_step, width, out, out_step):
+    def multiply(typing, rows, columns, x, x_step, index, a, a_step, width, out, out_step, add):
         """out[m, n] = sum over k of x[index[m], k] * a[n, k], for `rows` (of ROWS) and `columns` (COLUMNS, or 1
-        of 1 row). x, a, out and index (int64) are addresses. Steps: numbers from one row to the next."""
+        of 1 row). x, a, out and index (int64) are addresses. Steps: numbers from one row to the next. add: 1 to add
+        to out, or 0."""
 
         def generate(context, builder, signature, arguments):
-            x, x_step, index, a, a_step, width, out, out_step = arguments[2:]
+            x, x_step, index, a, a_step, width, out, out_step, add = arguments[2:]
+            adds = builder.icmp_signed("!=", add, _LONG(0))
             whole = builder.mul(builder.sdiv(width, _LONG(LANES)), _LONG(LANES))
 
             def tile(rows: int, columns: int) -> None:
@@ -179,7 +181,9 @@ def _inner_products(layout: FactorLayout) -> Any:
                 outs = [_row(builder, out, _LONG(m), out_step) for m in range(rows)]
                 for m, row in enumerate(outs):
                     at, first = divmod(m * columns, LANES)
-                    _store(builder, _some(builder, vectors[at], range(first, first + columns)), row)
+                    made = _some(builder, vectors[at], range(first, first + columns))
+                    before = builder.select(adds, _load(builder, row, made.type), made.type(None))
+                    _store(builder, builder.fadd(before, made), row)
                 with builder.if_then(builder.icmp_signed("<", whole, width)):
                     for place, more in enumerate(sums(_FLOAT, whole, width, 1)):
                         m, n = divmod(place, columns)
@@ -189,7 +193,7 @@ def _inner_products(layout: FactorLayout) -> Any:
             _choose(builder, arguments[:2], [*product(ROWS, (COLUMNS,)), (1, 1)], tile)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 10), generate
+        return types.void(*[types.int64] * 11), generate
 
     return multiply
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
+from itertools import product, starmap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,11 +37,10 @@ class Specialization(NamedTuple):
 
 
 ENGINE = {
-    phase: tuple(Specialization(sign=sign, divisible=divisible) for sign in signs for divisible in (True, False))
+    phase: tuple(starmap(Specialization, product((True, False), signs, (True, False))))
     for phase, signs in ((SHRINK, (1,)), (EXPAND, (1, -1)))
 }
-"""Those of `KernelAdapters`, by phase: how adapters that come later are aligned is not known to it."""
-LAUNCHES = {phase: (*own, *(each._replace(aligned=True) for each in own)) for phase, own in ENGINE.items()}
+"""Those of `KernelAdapters`, by phase: a layer is aligned if its width is."""
 
 
 class KernelResources(NamedTuple):

@@ -28,7 +28,8 @@ from auras_ros.kernels.lora_batch import AdapterRows, Way
 from auras_ros.kernels.lora_factors import Factors, FactorSet
 from auras_ros.kernels.lora_ways import CpuTiling
 
-SHRINK_BYTES = 1 << 18  # of the rows that meet all of A before the next ones do: they stay in a core's cache
+PIECE = 512  # numbers of a row that meet all of A before the next ones do: a tile's stay in the nearest cache
+MANY_ROWS, WIDE_ROW, MANY_COLUMNS = 16, 1024, 32  # from where on that is worth it; A of few rows comes from memory
 ROWS_OF_SHARE = 16  # from which threads divide the rows, and not the columns, when they shrink
 SHARE = 1 << 15  # multiplications that are worth a thread
 
@@ -41,24 +42,29 @@ HALF, A, B, FACTORS_SIZE = range(4)  # of `FactorSet.addresses`
 
 
 @njit
-def _shrink(x, x_step, index, rows, a, half, width, low, high, inner, step):
-    """inner[m, n] = x[index[m]] a[n], for n from low to high."""
-    block = max(6, SHRINK_BYTES // (width * BYTES))
-    for begin in range(0, rows, block):
-        end, n = min(begin + block, rows), low
-        while n < high:
-            columns, m = COLUMNS if high - n >= COLUMNS else 1, begin
-            while m < end:
-                tall = rows_of_tile(end - m, columns)
-                at, out = index + m * LONG, inner + (m * step + n) * BYTES
-                if half:
-                    inner_products_half(
-                        tall, columns, x, x_step, at, a + n * width * HALF_BYTES, width, width, out, step
-                    )
-                else:
-                    inner_products(tall, columns, x, x_step, at, a + n * width * BYTES, width, width, out, step)
-                m += tall
-            n += columns
+def _shrink(x, x_step, index, rows, a, half, width, piece, low, high, inner, step):
+    """inner[m, n] = x[index[m]] a[n], for n from low to high. piece: numbers of x at once."""
+    whole = low + (high - low) // COLUMNS * COLUMNS
+    for k in range(0, width, piece):
+        count, add, begin = min(piece, width - k), int64(k > 0), 0
+        while begin < rows:
+            end = begin + rows_of_tile(rows - begin, COLUMNS)
+            n = low
+            while n < high:
+                columns, m = COLUMNS if n < whole else 1, begin
+                while m < end:
+                    tall = rows_of_tile(end - m, columns)
+                    at, out = index + m * LONG, inner + (m * step + n) * BYTES
+                    own, place = x + k * BYTES, n * width + k
+                    if half:
+                        t = a + place * HALF_BYTES
+                        inner_products_half(tall, columns, own, x_step, at, t, width, count, out, step, add)
+                    else:
+                        t = a + place * BYTES
+                        inner_products(tall, columns, own, x_step, at, t, width, count, out, step, add)
+                    m += tall
+                n += columns
+            begin = end
 
 
 @njit
@@ -96,14 +102,16 @@ def _shrink_share(table, group, share):
     begin, end, rank = number_at(group, BEGIN), number_at(group, END), number_at(group, RANK)
     factors = _factors(table, group)
     step, shares, places = number_at(table, STEP), number_at(table, SHARES), number_at(table, PLACES)
-    low, high = 0, number_at(table, PARTS) * rank
+    low, high, width = 0, number_at(table, PARTS) * rank, number_at(table, WIDTH)
+    many = end - begin >= MANY_ROWS and width > WIDE_ROW and high >= MANY_COLUMNS
+    piece = PIECE if many else width
     if places >= ROWS_OF_SHARE * shares:
         begin, end = max(begin, places * share // shares), min(end, places * (share + 1) // shares)
     else:
         low, high = high * share // shares, high * (share + 1) // shares
     _shrink(
         number_at(table, X), number_at(table, X_STEP), number_at(table, ROWS) + begin * LONG, end - begin,
-        number_at(factors, A), number_at(factors, HALF), number_at(table, WIDTH), low, high,
+        number_at(factors, A), number_at(factors, HALF), width, piece, low, high,
         number_at(table, INNER) + begin * step * BYTES, step,
     )  # fmt: skip
 

@@ -37,9 +37,9 @@ from auras_ros.engine.workers import (
     bucket,
     wide,
 )
-from auras_ros.lora.runtime import LoraRuntime
+from auras_ros.lora.runtime import LoraRuntime, has_kernels
 from auras_ros.lora.sites import decoder_sites
-from auras_ros.lora.slots import slot_blocks
+from auras_ros.lora.slots import placed_rank, slot_blocks
 from auras_ros.lora.vision import VisionAdapter
 from auras_ros.models.flashinfer_attention import FlashInferAttention
 from auras_ros.models.fused_llama import FusedLlama
@@ -138,7 +138,8 @@ def _cache(decoder: FusedLlama, options: EngineOptions, length: int) -> PagedKVC
     block_bytes = config.layers * numbers * size
     held = (options.kv_mib << 20) // block_bytes
     most = options.running * -(-length // options.block)
-    most += options.max_loras * slot_blocks(decoder_sites(config), options.max_lora_rank, numbers)
+    rank = placed_rank(options.max_lora_rank, has_kernels(decoder.device))
+    most += options.max_loras * slot_blocks(decoder_sites(config), rank, numbers)
     if held < 1:
         raise ValueError(f"engine: kv_mib: {options.kv_mib} MiB do not hold a block of {block_bytes} bytes")
     return PagedKVCache(

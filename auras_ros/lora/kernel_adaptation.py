@@ -4,13 +4,14 @@ addresses, so that a captured decode adds what its batch asks for when it is rep
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from torch import Tensor
 
 from auras_ros.kernels.grouped_lora import RowGroups
 from auras_ros.kernels.lora_index import GroupIndex, LayerPointers
+from auras_ros.lora.sites import Site
 from auras_ros.lora.slots import AdapterSlots
 
 Place = tuple[int, str]
@@ -43,10 +44,13 @@ class KernelAdaptation:
 class KernelAdapters:
     """The factors of all slots as the kernels read them, and adaptations of batches. Any thread."""
 
-    def __init__(self, slots: AdapterSlots, bounds: Mapping[Place, Sequence[int]], make: MakeKernels) -> None:
-        """bounds: of the outputs of every layer and site."""
+    def __init__(self, slots: AdapterSlots, sites: Mapping[Place, Site], make: MakeKernels) -> None:
+        """sites: of every layer."""
         self._slots, self._make = slots, make
-        self._layers = {place: LayerPointers(slots.count, each, slots.device) for place, each in bounds.items()}
+        self._layers = {
+            place: LayerPointers(slots.count, site.bounds, slots.device, slots.aligned(site))
+            for place, site in sites.items()
+        }
         self._parts = max(each.parts for each in self._layers.values())
         self._kept: dict[int, KernelAdaptation] = {}
         self._lock = threading.Lock()
@@ -60,7 +64,7 @@ class KernelAdapters:
             made = self._kept.get(tokens) if keep else None
             if made is None:
                 index = GroupIndex(tokens, self._slots.count + 1, self._slots.device, subtracts=True)
-                made = KernelAdaptation(self._make(index, self._slots.rank, self._parts), self._layers)
+                made = KernelAdaptation(self._make(index, self._slots.placed_rank, self._parts), self._layers)
                 if keep:
                     self._kept[tokens] = made
         made.kernels.index.fill(rows, tokens)

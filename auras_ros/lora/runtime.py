@@ -43,7 +43,7 @@ class LoraRuntime:
         tilings, which must have this GPU's. copies: see `MergedWeights`."""
         config = decoder.config
         sites, head = decoder_sites(config), None if config.tied else head_site(config)
-        kernels = store.device.type != "cpu"
+        kernels = has_kernels(store.device)
         compiled = NUMBA and not kernels and store.dtype == torch.float32
         self.slots = AdapterSlots(store, sites, head, rank, slots, kernels, compiled and ways in ("", *TILINGS))
         self.registry = AdapterRegistry(targets, self.slots.check)
@@ -55,8 +55,8 @@ class LoraRuntime:
         if compiled:
             prepare()
         if kernels:
-            places = {(layer, site.name): site.bounds for layer in range(config.layers) for site in sites}
-            places |= {} if head is None else {(HEAD, head.name): head.bounds}
+            places = {(layer, site.name): site for layer in range(config.layers) for site in sites}
+            places |= {} if head is None else {(HEAD, head.name): head}
             self._kernels = KernelAdapters(self.slots, places, _triton(ways, store.device))
 
     def enter(self, merged: Resident | None) -> None:
@@ -82,6 +82,11 @@ class LoraRuntime:
         if keep:
             self._kept = key, made
         return made
+
+
+def has_kernels(device: torch.device) -> bool:
+    """Whether products are Triton's kernels there, which can be captured, and not a CPU's ways."""
+    return device.type != "cpu"
 
 
 def _chooser(ways: str, compiled: bool) -> WayChooser:

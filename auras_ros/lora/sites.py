@@ -16,6 +16,11 @@ from auras_ros.models.fused_llama import HEAD
 from auras_ros.models.llama import LlamaConfig
 
 
+def up_to(rank: int, multiple: int) -> int:
+    """The next multiple."""
+    return -(-rank // multiple) * multiple
+
+
 @dataclass(frozen=True, eq=False)
 class Site:
     """A linear layer of `fused_llama`. linears: the names of the layers that are joined in it, within a decoder layer.
@@ -45,12 +50,13 @@ class Site:
         prefix = "language." if layer == HEAD else f"language.layers.{layer}."
         return [prefix + each for each in self.linears]
 
-    def factors(self, layer: int, adapter: Mapping[str, LoraFactors]) -> Factors | None:
-        """Of all parts, with zeros up to the largest rank; None if the adapter has nothing here."""
+    def factors(self, layer: int, adapter: Mapping[str, LoraFactors], multiple: int = 1) -> Factors | None:
+        """Of all parts, with zeros up to a multiple of the largest rank; None if the adapter has nothing here."""
         own = [adapter.get(name) for name in self.names(layer)]
         rank = max((len(each.a) for each in own if each is not None), default=0)
         if rank == 0:
             return None
+        rank = up_to(rank, multiple)
         a, b = torch.zeros(self.parts, rank, self.width), torch.zeros(self.out, rank)
         for part, each in enumerate(own):
             if each is not None:

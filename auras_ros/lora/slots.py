@@ -12,9 +12,11 @@ from torch import Tensor
 from auras_ros.checkpoints.peft import LoraFactors, PeftAdapter
 from auras_ros.checkpoints.task_head import TaskHead
 from auras_ros.kernels.grouped_lora import Factors, FactorSet
-from auras_ros.lora.sites import Site
+from auras_ros.lora.sites import Site, up_to
 from auras_ros.models.fused_llama import HEAD
 
+LINE = 16  # bytes that a GPU's thread reads at once
+KERNEL_RANKS = 8  # ranks are multiples of it for a GPU's kernels: rows of B begin at such bytes in half precision
 FactorTable = dict[tuple[int, str], FactorSet]
 """(layer, site) -> slot -> what the adapter in it has there."""
 
@@ -48,9 +50,10 @@ class AdapterSlots:
         whether our kernels for a GPU read the factors, and not a CPU's. halves: whether factors whose numbers are all
         bfloat16's, as files of adapters have them, are kept so in a float32 store: a CPU reads half as much."""
         self.rank, self.count, self._kernels, self._halves = rank, slots, kernels, halves
+        self.placed_rank = placed_rank(rank, kernels)
         self._sites, self._head = sites, head
         self._layers = store.flatten(2)  # [layers, blocks, numbers]
-        self.blocks = slot_blocks(sites, rank, self._layers.shape[2])
+        self.blocks = slot_blocks(sites, self.placed_rank, self._layers.shape[2])
         self._end = self._layers.shape[1]
         if slots * self.blocks > self._end - 2:
             raise ValueError(
@@ -69,6 +72,11 @@ class AdapterSlots:
         changed, self._changed = self._changed, set()
         return changed
 
+    def aligned(self, site: Site) -> bool:
+        """Whether all factors that a GPU's kernels read there, and their rows, begin at multiples of 16 bytes."""
+        size = self._layers.element_size()
+        return all(size * numbers % LINE == 0 for numbers in (site.width, KERNEL_RANKS, self._layers.shape[2]))
+
     def range(self, slot: int) -> range:
         """The blocks of a slot: the last ones first, as requests take the first ones."""
         end = self._end - slot * self.blocks
@@ -84,16 +92,16 @@ class AdapterSlots:
 
     def write(self, slot: int, adapter: PeftAdapter) -> Resident:
         """Into the slot's blocks, which are nobody else's."""
-        blocks = self.range(slot)
+        blocks, multiple = self.range(slot), placed_rank(1, self._kernels)
         decoder = dict[tuple[int, str], Factors]()
         for layer in range(len(self._layers)):
             room, begin = self._layers[layer, blocks.start : blocks.stop].view(-1), 0
             for site in self._sites:
-                factors = site.factors(layer, adapter.factors)
+                factors = site.factors(layer, adapter.factors, multiple)
                 if factors is not None:
                     decoder[layer, site.name] = _placed(room[begin:], factors, self._kernels, self._halves)
-                begin += site.numbers(self.rank)
-        if self._head is not None and (factors := self._head.factors(HEAD, adapter.factors)) is not None:
+                begin += site.numbers(self.placed_rank)
+        if self._head is not None and (factors := self._head.factors(HEAD, adapter.factors, multiple)) is not None:
             room = self._layers.new_empty(sum(each.numel() for each in factors))
             decoder[HEAD, self._head.name] = _placed(room, factors, self._kernels, self._halves)
         vision = {
@@ -119,8 +127,13 @@ class AdapterSlots:
                 self._changed.add(place)
 
 
+def placed_rank(rank: int, kernels: bool) -> int:
+    """With the zeros that make it one that a GPU's kernels read in whole lines. kernels: of `AdapterSlots`."""
+    return up_to(rank, KERNEL_RANKS if kernels else 1)
+
+
 def slot_blocks(sites: Sequence[Site], rank: int, numbers: int) -> int:
-    """Blocks of a slot. numbers: that a block has in a layer."""
+    """Blocks of a slot. rank: `placed_rank`. numbers: that a block has in a layer."""
     return -(-sum(site.numbers(rank) for site in sites) // numbers)
 
 

@@ -212,14 +212,14 @@ def test_sides_with_other_tokens_are_not_timed_and_the_others_are() -> None:
     assert len(report.more["failed"]) == 2
     windows = measured.windows[CLOSED]["vllm eager"]
     assert len(windows) == 2
-    assert measured.rate_hz == pytest.approx(0.7 * sum(map(throughput, windows)) / 2)
+    assert measured.rates_hz[POISSON] == pytest.approx(0.7 * sum(map(throughput, windows)) / 2)
     made = rows(measured, [each.name for each in commands], {"vllm": "0.32.0"})
     assert len(made) == 8
     by = {(row["load"], row["side"]): row for row in made}
     assert by[CLOSED, "auras"]["requests_per_s"] is None
     assert "other tokens" in by[POISSON, "auras"]["why"]
     assert by[POISSON, "vllm eager"]["version"] == "0.32.0"
-    assert by[POISSON, "vllm eager"]["rate_hz"] == measured.rate_hz
+    assert by[POISSON, "vllm eager"]["rate_hz"] == measured.rates_hz[POISSON]
     assert (by[CLOSED, "vllm eager"]["n"], by[CLOSED, "vllm eager"]["cores"]) == (8, 2)
     assert by[CLOSED, "vllm eager"]["cpu_s_per_request"] >= 0
     report.rows += made
@@ -404,7 +404,7 @@ def test_the_summary_has_the_worst_model_and_transformers_of_the_tiny_ones() -> 
 def test_the_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     measured = ModelWindows("tiny-qwen", SHAPE, 2)
-    measured.rate_hz = 3.0
+    measured.rates_hz = {POISSON: 3.0}
     measured.windows |= {load: {"vllm eager": [window(2.0, 0.02)]} for load in (CLOSED, POISSON)}
     report = Report("peers-vlm", rows(measured, ["vllm eager", "auras"], {}))
     command.draw(report, tmp_path / "peers.png")

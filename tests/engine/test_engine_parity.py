@@ -246,6 +246,25 @@ def test_a_picture_that_is_there_twice_is_encoded_once(case: Case) -> None:
     assert engine.stats.images == 1
 
 
+def test_questions_on_the_frames_of_a_video_share_what_is_before_them(case: Case) -> None:
+    """Several frames are one prompt. A chunk that begins a frame later shares its frames' vision, and no more: what a
+    token is depends on all before it."""
+    engine = engine_of(case.path, block=BLOCK)
+    frames = [(40, 60)] * 3
+    first = chat(engine.checkpoint, "which action is it?", frames)
+    second, later = (chat(engine.checkpoint, "how many red things?", frames, seed) for seed in (0, 1))
+    length = min(len(first.ids), len(second.ids))
+    both = int((first.ids[:length] == second.ids[:length]).int().cumprod(0).sum())
+    assert both > max(first.at.tolist())  # the question comes after all frames
+    for prompt, shared, seen in ((first, 0, 3), (second, both, 3), (later, int(later.at[0]), 4)):
+        wanted = greedy(open_vlm(case.path).model, prompt, TOKENS)
+        answer = answers(engine, [asked(prompt)])[0]
+        assert answer.ids == wanted
+        assert answer.usage.cached_tokens == shared // BLOCK * BLOCK
+        assert engine.stats.images == seen
+    ended(engine)
+
+
 def test_a_prefix_that_another_owns_needs_no_room(case: Case) -> None:
     """Blocks for one prompt and two answers: the second request decodes beside the first."""
     prompt = case.prompts[3]

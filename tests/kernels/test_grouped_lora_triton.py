@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from auras_ros.kernels.grouped_lora import Factors, RowGroup, RowGroups
-from auras_ros.kernels.lora_ahead import LAUNCHES, SHARED_KIB, Specialization, compiled
+from auras_ros.kernels.lora_ahead import ENGINE, SHARED_KIB, Specialization, compiled
 from auras_ros.kernels.lora_index import GroupIndex, LayerPointers
 from auras_ros.kernels.lora_tilings import CATALOGUE, EXPAND, SHRINK, Tiling
 from tests.kernels.interpreter import interpreted
@@ -50,7 +50,7 @@ AHEAD = [
 def test_compiled_ahead_it_fits_the_gpu(phase: str, tiling: Tiling, dtype: str, capability: int) -> None:
     """The smallest and the largest tilings; `python -m tests.kernels.compile_all` does the whole catalogue."""
     pytest.importorskip("triton", reason="needs triton")
-    for launch in LAUNCHES[phase]:
+    for launch in ENGINE[phase]:
         made = compiled(phase, tiling, capability, launch, dtype, parts=3)
         assert made.registers > 16
         assert made.shared > 0

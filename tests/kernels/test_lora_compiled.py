@@ -16,7 +16,7 @@ pytest.importorskip("numba")
 from auras_ros.kernels import compiled as launching
 from auras_ros.kernels import compiled_tiles as tiles
 from auras_ros.kernels.grouped_lora import Factors, FactorSet, RowGroup, RowGroups, add_lora_
-from auras_ros.kernels.lora_compiled import ROWS_OF_SHARE, SHARE, SHRINK_BYTES, compiled
+from auras_ros.kernels.lora_compiled import MANY_ROWS, PIECE, ROWS_OF_SHARE, SHARE, WIDE_ROW, compiled
 from auras_ros.kernels.lora_table import FixedWay
 from auras_ros.kernels.lora_ways import COMPILED, TILINGS, WAYS
 from tests.kernels.lora_examples import Example, wanted
@@ -79,9 +79,10 @@ def test_all_tiles_and_shares_make_the_plain_sum(
     assert count < 3 * ROWS_OF_SHARE or work >= 3 * SHARE  # so that all threads have a share
 
 
-def test_rows_that_no_cache_holds(threads: int, way: FixedWay) -> None:
-    width = SHRINK_BYTES // 16 + 1
-    made, expected = added(way, example(5, 0, 6, width=width))
+@pytest.mark.parametrize("halves", [(), (2,)])
+def test_rows_in_pieces(halves: tuple[int, ...], threads: int, way: FixedWay) -> None:
+    width = WIDE_ROW + 2 * PIECE + 5
+    made, expected = added(way, example(5, 3, MANY_ROWS + 3, width=width), halves)
     torch.testing.assert_close(made.double(), expected, rtol=1e-4, atol=width**0.5 * 1e-4)
 
 

@@ -44,9 +44,9 @@ class Decoder:
         return [*self.sites, *([] if self.head is None else [self.head])]
 
     @property
-    def places(self) -> dict[tuple[int, str], tuple[int, ...]]:
-        """The bounds of every layer's sites."""
-        return {(layer, site.name): site.bounds for layer in range(self.config.layers) for site in self.sites}
+    def places(self) -> dict[tuple[int, str], Site]:
+        """Every layer's sites."""
+        return {(layer, site.name): site for layer in range(self.config.layers) for site in self.sites}
 
     def put(self, slot: int, rank: int, seed: int, names: str = "") -> Resident:
         """A random adapter of this rank into the slot, for layers whose name has `names` in it."""

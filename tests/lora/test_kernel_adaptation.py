@@ -27,6 +27,8 @@ from auras_ros.lora.kernel_adaptation import KernelAdapters
 from tests.kernels.interpreter import interpreted
 from tests.lora.decoders import RANK, Decoder
 
+PLACED = 8  # what a slot holds of RANK
+
 
 class Kernels:
     """Compute nothing."""
@@ -51,11 +53,11 @@ def test_pointers_follow_the_slots() -> None:
     qkv = made._layers[1, "qkv"]
     adaptation = made.adaptation(rows, 3, keep=False)
     factors = first.decoder[1, "qkv"]
-    assert (qkv.a[0], qkv.b[0], qkv.ranks.tolist()) == (factors.a.data_ptr(), factors.b.data_ptr(), [RANK, 0, 0])
+    assert (qkv.a[0], qkv.b[0], qkv.ranks.tolist()) == (factors.a.data_ptr(), factors.b.data_ptr(), [PLACED, 0, 0])
     decoder.slots.withdraw(0)
     second = decoder.put(2, RANK - 2, 2)
     made.adaptation(rows, 3, keep=False)
-    assert qkv.ranks.tolist() == [0, 0, RANK - 2]
+    assert qkv.ranks.tolist() == [0, 0, PLACED]
     assert qkv.b[2] == second.decoder[1, "qkv"].b.data_ptr()
     x = decoder.llama.embed(Tensor([1, 2, 3]).long())
     adaptation(1, "qkv", x, x)
@@ -76,16 +78,37 @@ def test_what_is_kept_is_one_for_each_size_and_has_the_newest_batch() -> None:
     assert (index.of(-1).slots[:2].tolist(), index.of(-1).ends[:2].tolist()) == ([0, 0], [1, 4])
     assert made.adaptation(rows[0], 4, keep=True) is not one
     assert made.adaptation(rows[0], 8, keep=False) is not one
-    assert (one.kernels.rank, one.kernels.parts) == (RANK, 3)  # type: ignore[attr-defined]
+    assert (one.kernels.rank, one.kernels.parts) == (PLACED, 3)  # type: ignore[attr-defined]
 
 
 def test_what_is_compiled_ahead_is_what_is_launched() -> None:
-    decoder = Decoder(kernels=True)
+    decoder = Decoder(torch.float16, kernels=True, hidden=81)
     made, rows = adapters(decoder), row_groups([0], [3], None)
     assert rows is not None
     ahead = [launch for own in ENGINE.values() for launch in own]
     assert {each.aligned for each in made._layers.values()} == {launch.aligned for launch in ahead}
     assert set(made.adaptation(rows, 3, keep=False).kernels.index.signs) == {each.sign for each in ENGINE[EXPAND]}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_rows_begin_at_whole_lines_whatever_the_rank(dtype: torch.dtype) -> None:
+    """The ranks that fill them up are zeros: slots had other adapters before, and B is added as a whole."""
+    decoder, plain = Decoder(dtype, kernels=True), Decoder(dtype)
+    made, rows = adapters(decoder), row_groups([0], [3], None)
+    assert rows is not None
+    for slot, rank in ((0, RANK), (1, RANK), (2, RANK), (0, 1), (1, 3), (2, 5)):
+        decoder.put(slot, rank, 10 * slot + rank)
+        plain.put(slot, rank, 10 * slot + rank)
+    made.adaptation(rows, 3, keep=False)  # refuses factors that do not
+    assert all(each.aligned for each in made._layers.values())
+    own, other = decoder.slots.table[1, "qkv"], plain.slots.table[1, "qkv"]
+    for slot in range(3):
+        (a, b), (a_plain, b_plain) = own[slot], other[slot]
+        assert (len(a), b.shape[1]) == (3 * PLACED, PLACED)
+        assert torch.equal(a.unflatten(0, (3, -1))[:, : b_plain.shape[1]], a_plain.unflatten(0, (3, -1)))
+        assert torch.equal(b[:, : b_plain.shape[1]], b_plain)
+        assert not b[:, b_plain.shape[1] :].any()
+        assert not a.unflatten(0, (3, -1))[:, b_plain.shape[1] :].any()
 
 
 def test_in_the_interpreter_they_add_what_the_ways_of_a_cpu_add() -> None:

@@ -55,7 +55,7 @@ SEARCHED: dict[str, list[Any]] = {
     "adapters": [1, 2, 4, 8],
 }
 MEASURED: dict[str, list[Any]] = {
-    "layers": ["o-256", "qkv-896", "down-896", "o-2048"],
+    "layers": ["o-256", "qkv-896", "down-896", "o-2048", "o-4096"],
     "tokens": [1, 4, 16, 64, 256, 1024],
     "ranks": [16, 64],
     "adapters": [1, 4, 8],

@@ -3,8 +3,8 @@
 
 Every side is a server with the same model, the same PEFT folders and the same cores, and gets the same requests from
 the same client, one side at a time in interleaved rounds; tokens of all sides are checked for equality before. First a
-closed loop gives the throughput of `unmerge-only`; then requests come at 70 % of it. The figure is VaLoRA's average
-token latency: the sum of all requests' times over the sum of their tokens.
+closed loop gives the throughput of `unmerge-only`; then requests come at 70 % of it (`--shares`: at several rates in
+turn). The figure is VaLoRA's average token latency: the sum of all requests' times over the sum of their tokens.
 
 Whole systems are what the paper compares with: `unmerge-only` with S-LoRA's and with Punica's way to multiply, dLoRA's
 policy, and one adapter at a time; ours is `per-forward` with this package's own way. Then every policy again with that
@@ -27,11 +27,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from auras_ros.bench.lora.adapter_folders import write_adapters
-from auras_ros.bench.lora.load_show import draw, table
+from auras_ros.bench.lora.load_show import LOAD, draw, table
 from auras_ros.bench.lora.trace import LoraTrace
 from auras_ros.bench.options import bench_parser, check_least, listed, refusing
 from auras_ros.bench.peers_vlm import environment
-from auras_ros.bench.peers_vlm.command import add_contest, check_contest, model_folder
+from auras_ros.bench.peers_vlm.command import add_contest, check_contest, check_shares, model_folder
 from auras_ros.bench.peers_vlm.contest import CLOSED, POISSON, ModelWindows, PeersContest, Window
 from auras_ros.bench.peers_vlm.models import MODELS
 from auras_ros.bench.peers_vlm.near_ties import is_near_tie
@@ -60,6 +60,7 @@ IN_PLACE = ("dlora",)  # adds what it merges to the base model's weights and tak
 POLICIES = {f"{OURS} {each}": (each, "") for each in ("unmerge-only", "dlora", "valora")}
 SIDES = SYSTEMS | POLICIES
 KV_MIB = 384  # keys, values and adapters of one of ours: with vLLM's eight of them are in memory at once
+MOST_CLOSED = 6  # rounds of a closed loop: a median of these is enough for a rate
 RATED = f"{OURS} unmerge-only"  # whose saturation the rate is a share of
 
 
@@ -107,39 +108,51 @@ def contests(bench: str, about: str | None, argv: list[str], progress: Say, **de
 
 
 class LoraContest(PeersContest):
-    """The same contest with another trace: each request names its adapter. far: answers of each side that are not the
-    first side's although the two best tokens were not as good as equal."""
+    """The same contest with another trace: each request names its adapter. far: by load and side, answers that are not
+    the first side's although the two best tokens were not as good as equal."""
 
     def __init__(self, trace: LoraTrace, adapters: Sequence[str], *others: Any) -> None:
         super().__init__(*others)
         self._trace, self._adapters = trace, list(adapters)
-        self.far: dict[str, int] = {}
+        self.far: dict[tuple[str, str], int] = {}
 
     def _bodies(self, what: str, count: int | None = None) -> list[bytes]:
         seed = f"{self._options.seed} {self.measured.model} {self._trace.skew} {what}"
         return self._trace.bodies(self._adapters, count or self._options.requests, seed)
 
-    def _arrivals(self, count: int, seed: str) -> list[float]:
-        assert self.measured.rate_hz is not None
-        return self._trace.arrivals(self.measured.rate_hz, count, seed)
+    def _arrivals(self, rate_hz: float, count: int, seed: str) -> list[float]:
+        return self._trace.arrivals(rate_hz, count, seed)
 
     def _look_back(self, servers: Mapping[str, ServerGroup]) -> None:
-        (reference, wanted), *others = self.measured.windows[POISSON].items()
-        server, bodies = servers[reference], [self._bodies(f"{POISSON} {number}") for number in range(len(wanted))]
+        for load in self.measured.rates_hz:
+            self._look_at(load, servers)
+
+    def _look_at(self, load: str, servers: Mapping[str, ServerGroup]) -> None:
+        (reference, wanted), *others = self.measured.windows[load].items()
+        server, bodies = servers[reference], [self._bodies(f"{load} {number}") for number in range(len(wanted))]
         with server.running():
             for side, found in others:
-                self._say(f"{self.measured.model}: where answers of {side} part from those of {reference}")
+                self._say(f"{self.measured.model}, {load}: where answers of {side} part from those of {reference}")
                 try:
-                    self.far[side] = sum(
+                    self.far[load, side] = sum(
                         not is_near_tie(server.ports[0], bodies[number][place], mine.text, theirs.text, self._limit_s())
                         for number, place, mine, theirs in unequal(found, wanted)
                     )
                 except (OSError, ValueError) as error:
                     self._report.fail(f"{self.measured.model}, unequal answers of {side}", error)
 
-    def _rate_hz(self) -> float | None:
+    def _closed_rounds(self) -> int:
+        return min(int(self._options.rounds), MOST_CLOSED)
+
+    def _rates_hz(self) -> dict[str, float]:
         windows = self.measured.windows[CLOSED].get(RATED)
-        return float(self._options.share * median(each.load.rate_hz for each in windows)) if windows else None
+        saturation_hz = median(each.load.rate_hz for each in windows) if windows else 0.0
+        return {at_share(each): each * saturation_hz for each in self._options.shares} if windows else {}
+
+
+def at_share(share: float) -> str:
+    """The load's name."""
+    return f"{POISSON}, {share:g} of saturation"
 
 
 def _measure(
@@ -233,19 +246,20 @@ def load_rows(
     sides: Sequence[str],
     options: argparse.Namespace,
     asked: AdapterLoad,
-    far: Mapping[str, int],
+    far: Mapping[tuple[str, str], int],
 ) -> list[dict[str, Any]]:
     """ratio: our token latency over the side's, within a round: the mean of the rounds with its 95 % interval.
     unequal: answers that are not the first side's; far: those of them where its two best tokens were not as good as
     equal."""
-    windows = measured.windows.get(POISSON, {})
-    own, rows = [token_ms(each) for each in windows.get(OWN, [])], []
-    for side in sides:
-        found = windows.get(side, [])
+    rows = list[dict[str, Any]]()
+    for share, side in product(options.shares, sides):
+        load = at_share(share)
+        windows = measured.windows.get(load, {})
+        own, found = [token_ms(each) for each in windows.get(OWN, [])], windows.get(side, [])
         row: dict[str, Any] = {
             "model": measured.model, "side": side, **asked._asdict(), "merged": merged_loras(side, asked),
-            "theta_ms": options.theta_ms, "batch": AT_ONCE, "rate_hz": measured.rate_hz, "dtype": "float32",
-            "cores": measured.cores, "rounds": len(found),
+            "theta_ms": options.theta_ms, "batch": AT_ONCE, "share": share, "rate_hz": measured.rates_hz.get(load),
+            "dtype": "float32", "cores": measured.cores, "rounds": len(found),
         }  # fmt: skip
         closed = measured.windows.get(CLOSED, {}).get(side, [])
         row["closed_hz"] = median(each.load.rate_hz for each in closed) if closed else None
@@ -257,7 +271,7 @@ def load_rows(
             answers = [answer for each in found for answer in each.load.answers]
             row["e2e_mean_ms"] = 1e3 * float(np.mean([each.e2e_s for each in answers]))
             row["unequal"] = len(unequal(found, windows[sides[0]]))
-            row["far"] = far.get(side)
+            row["far"] = far.get((load, side))
             row["answer_tokens"] = sum(each.tokens for each in answers)
             row["ttft_mean_ms"] = 1e3 * float(np.mean([each.ttft_s for each in answers]))
         else:
@@ -268,7 +282,7 @@ def load_rows(
 
 def summarised(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """gain_over_best: 1 less the largest of our ratios over the other whole systems, at skew 0.6; of every skew
-    under its own name. policy_gain: the same over the policies with our way, and the low end of its interval.
+    and share under its own name. policy_gain: the same over the policies with our way, and the low end of its interval.
     over_vllm: our ratio over vLLM's. unequal_share: tokens at which an answer becomes another one than vLLM's, of
     all; the most that a side has. unequal_far: those where vLLM's two best tokens are not within the tolerance."""
     found = dict[str, float]()
@@ -277,9 +291,9 @@ def summarised(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         found["unequal_share"] = max(shares)
     if any(row.get("far") is not None for row in rows):
         found["unequal_far"] = sum(row.get("far") or 0 for row in rows)
-    groups = grouped_by([row for row in rows if "ratio" in row], "model", "adapters", "rank", "skew")
-    for (model, adapters, rank, skew), own in groups.items():
-        of, where = {row["side"]: row for row in own}, f"{key(model)}_{adapters}_of_{rank}_{key(f'{skew:g}')}"
+    for (model, adapters, rank, skew, share), own in grouped_by([row for row in rows if "ratio" in row], *LOAD).items():
+        of = {row["side"]: row for row in own}
+        where = f"{key(model)}_{adapters}_of_{rank}_at_{key(f'{share:g}')}_{key(f'{skew:g}')}"
         systems = [of[each] for each in SYSTEMS if each in of and each != OWN]
         if systems:
             found[f"gain_over_best_{where}"] = 1 - max(row["ratio"] for row in systems)
@@ -314,7 +328,9 @@ def _parser(bench: str, about: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--table", type=Path, help="of `auras bench lora-atmm --search`, for our way to multiply")
     alone = "leave vLLM out, which takes most of the time; answers are compared with those of our first side"
     parser.add_argument("--no-vllm", action="store_true", help=alone)
-    add_contest(parser, share=0.7, minutes=60.0, rated=RATED)
+    rate = f"of {RATED}'s saturation, as rates of arrivals (0.7)"
+    parser.add_argument("--shares", type=listed(float), default=[0.7], help=rate)
+    add_contest(parser, minutes=60.0)
     return parser
 
 
@@ -326,5 +342,5 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
         parser.error(f"--adapters and --ranks: from 1 on, got {options.adapters} and {options.ranks}")
     if OWN not in options.sides or RATED not in options.sides:
         parser.error(f"--sides: {OWN} and {RATED} are always needed")
-    if bad := [skew for skew in options.skews if not 0 < skew <= 1]:
-        parser.error(f"--skews: above 0, to 1, got {bad[0]:g}")
+    check_shares(parser, "--skews", options.skews)
+    check_shares(parser, "--shares", options.shares)

@@ -28,15 +28,14 @@ COLUMNS: tuple[Column, ...] = (
     ("no near tie", "{far}"),
     ("rounds", "{rounds}"),
 )
-
-
+LOAD = ("model", "adapters", "rank", "skew", "share")  # fields of a row that say which load it is of
 SPREAD = 0.5  # of a load's sides, of the distance between two loads
 
 
 def table(report: Report) -> str:
     lines = list[str]()
-    for (model, adapters, rank, skew), own in grouped_by(report.rows, "model", "adapters", "rank", "skew").items():
-        rate = f" at {own[0]['rate_hz']:.3g} requests/s" if own[0]["rate_hz"] else ""
+    for (model, adapters, rank, skew, share), own in grouped_by(report.rows, *LOAD).items():
+        rate = f" at {own[0]['rate_hz']:.3g} requests/s ({share:g} of saturation)" if own[0]["rate_hz"] else ""
         lines.append(
             f"{model}{rate}, skew {skew:g}, {adapters} adapters of rank {rank}, {own[0]['slots']} in memory,"
             f" merged weights of {max(row['merged'] for row in own)}, {words(own[0]['cores'])}"
@@ -56,14 +55,15 @@ def draw(report: Report, path: Path) -> None:
     panels = grouped_by(rows, "model")
     with picture(path, f"many adapters, {words(rows[0]['cores'])}", len(panels)) as all_axes:
         for axes, ((model,), own) in zip(all_axes, panels.items(), strict=True):
-            loads = list(grouped_by(own, "adapters", "rank", "skew"))
+            loads = list(grouped_by(own, *LOAD[1:]))
             sides = grouped_by(own, "side").items()
             for number, ((side,), values) in enumerate(sides):
                 beside = SPREAD * (number / len(sides) - 0.5)
-                places = [loads.index((row["adapters"], row["rank"], row["skew"])) + beside for row in values]
+                places = [loads.index(tuple(row[name] for name in LOAD[1:])) + beside for row in values]
                 ends = whiskers(values, "ratio", "ratio_low", "ratio_high")
                 axes.errorbar(places, [row["ratio"] for row in values], ends, fmt="o", ms=3, label=side)
-            axes.set_xticks(range(len(loads)), [f"{count} of {rank}\nskew {skew:g}" for count, rank, skew in loads])
+            names = [f"{count} of {rank}\nskew {skew:g}\nat {share:g}" for count, rank, skew, share in loads]
+            axes.set_xticks(range(len(loads)), names)
             axes.axhline(1.0, color="0.8", zorder=0)
             axes.set_title(f"{model}: our average token latency over a side's", fontsize=9)
             tidy(axes)

@@ -28,6 +28,7 @@ LAYERS: dict[str, tuple[int, tuple[int, ...]]] = {  # width of the input, and th
     "gate_up-896": (896, (4864, 4864)),
     "down-896": (4864, (896,)),
     "o-2048": (2048, (2048,)),
+    "o-4096": (4096, (4096,)),  # the paper's models have this width
 }
 DECODES, PREFILLS = (1, 16), (17, 1 << 14)  # tokens of a batch, from and to
 FEW, MANY = 8, 2  # layers of a run: of a decode, of a prefill

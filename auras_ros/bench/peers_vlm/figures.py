@@ -42,7 +42,7 @@ def rows(measured: ModelWindows, sides: Sequence[str], versions: Mapping[str, st
                 "load": load,
                 "side": side,
                 "requests": describe(measured.shape),
-                "rate_hz": measured.rate_hz if load == POISSON else None,
+                "rate_hz": measured.rates_hz.get(load),
                 "cores": measured.cores,
                 "dtype": "float32",
                 "rounds": len(windows),

@@ -19,7 +19,7 @@ from auras_ros.bench.lora import load, modes, streams, swap, switch
 from auras_ros.bench.lora.adapter_folders import write_adapters
 from auras_ros.bench.lora.trace import LoraTrace
 from auras_ros.bench.peers_vlm.client import Load
-from auras_ros.bench.peers_vlm.contest import CLOSED, POISSON, ModelWindows, Window
+from auras_ros.bench.peers_vlm.contest import CLOSED, ModelWindows, Window
 from auras_ros.bench.peers_vlm.stream import StreamedAnswer
 from auras_ros.bench.peers_vlm.workload import Shape
 from auras_ros.cli import bench as cli
@@ -96,10 +96,13 @@ def test_what_mixture_saves_is_of_unmergeds_extra_time() -> None:
 
 
 def test_streams_are_counted_and_chunks_are_timed_with_the_same_ones(tmp_path: Path) -> None:
-    short = ["--frames", "1", "--tokens", "1", "--adapters", "2", "--rank", "2", "--most", "1", "--seconds", "1"]
+    short = ["--frames", "2", "--tokens", "1", "--adapters", "2", "--rank", "2", "--most", "1", "--seconds", "1"]
     report = report_of("lora-streams", tmp_path, *short, "--sessions", "1", "--rounds", "1", "--cores", "1")
-    rows = {row["side"]: row for row in report["rows"]}
+    rows = {row["side"]: row for row in report["rows"] if row.get("images") != 2}
     assert list(rows) == [*streams.SIDES, "prefix caching on", "prefix caching off"]
+    frames = {row["side"]: row for row in report["rows"] if row.get("images") == 2}
+    assert list(frames) == ["prefix caching on", "prefix caching off"]
+    assert report["summary"]["uncached_over_cached_frames"] == frames["prefix caching off"]["over_cached"]
     for side in streams.SIDES:
         assert rows[side]["streams"] in (0, 1)
         assert rows[side]["same_streams"] == 1
@@ -181,11 +184,17 @@ def test_the_gain_is_over_the_best_system_and_over_the_best_policy() -> None:
         "auras valora": (86, 96),
         "vllm eager": (160, 180),
     }  # fmt: skip
-    measured.windows[POISSON] = {side: [window(each) for each in values] for side, values in sides.items()}
-    measured.windows[POISSON]["punica"][1] = window(180, text="another")
+    low, high = load.at_share(0.5), load.at_share(0.7)
+    measured.windows[low] = {side: [window(100)] * 2 for side in sides}
+    measured.windows[high] = {side: [window(each) for each in values] for side, values in sides.items()}
+    measured.windows[high]["punica"][1] = window(180, text="another")
     measured.windows[CLOSED] = {side: [window(1.0)] for side in sides}
-    asked = load.AdapterLoad(0.6, 8, 16, 8, 3)
-    rows = load.load_rows(measured, list(sides), argparse.Namespace(theta_ms=250), asked, {"punica": 1, "dlora": 0})
+    measured.rates_hz = {low: 5.0, high: 7.0}
+    asked, options = load.AdapterLoad(0.6, 8, 16, 8, 3), argparse.Namespace(theta_ms=250, shares=[0.5, 0.7])
+    rows = load.load_rows(measured, list(sides), options, asked, {(high, "punica"): 1, (high, "dlora"): 0})
+    assert [row["rate_hz"] for row in rows] == [5.0] * len(sides) + [7.0] * len(sides)
+    assert load.summarised(rows)["gain_over_best"] == 0  # the worst of all rates
+    rows = rows[len(sides) :]
     of = {row["side"]: row for row in rows}
     assert of["dlora"]["ratio"] == pytest.approx((0.8 + 0.9) / 2)
     found = load.summarised(rows)
@@ -226,6 +235,7 @@ def test_other_systems_keep_one_adapters_merged_weights(side: str, monkeypatch: 
         ("lora-skew", ["--setup", "x", "--adapters", "0"], "--adapters and --ranks: from 1 on, got [0] and [64]"),
         ("lora-adapters", ["--setup", "x", "--sides", "dlora"], "are always needed"),
         ("lora-load", ["--setup", "x", "--skews", "0"], "--skews: above 0, to 1, got 0"),
+        ("lora-load", ["--setup", "x", "--shares", "0.7,1.1"], "--shares: above 0, to 1, got 1.1"),
         (
             "lora-load",
             ["--setup", "x", "--sides", "dlora"],

@@ -35,7 +35,7 @@ def measured(model: str, ours: list[tuple[float, float]], theirs: list[tuple[flo
         "vllm compiled": [window(*each) for each in theirs],
         "auras interleaved:320": [window(*each) for each in ours],
     }
-    found.rate_hz = 0.5
+    found.rates_hz = {POISSON: 0.5}
     return found
 
 
