@@ -24,12 +24,16 @@ from auras_ros.kernels.compiled_tiles import (
     inner_products_half,
     rows_of_tile,
 )
+from auras_ros.kernels.compiled_tiles import ROWS as ROWS_OF_TILE
 from auras_ros.kernels.lora_batch import AdapterRows, Way
 from auras_ros.kernels.lora_factors import Factors, FactorSet
 from auras_ros.kernels.lora_ways import CpuTiling
 
-PIECE = 512  # numbers of a row that meet all of A before the next ones do: a tile's stay in the nearest cache
-MANY_ROWS, WIDE_ROW, MANY_COLUMNS = 16, 1024, 32  # from where on that is worth it; A of few rows comes from memory
+MANY_ROWS = (
+    16  # from which a tile of rows meets all of A before the next one does; of fewer A is read once, from memory
+)
+PIECE = 512  # numbers of such a tile's rows at once: they stay in the nearest cache
+WIDE_ROW, MANY_COLUMNS = 1024, 32  # from where on pieces are worth it: numbers of a row, columns of A
 ROWS_OF_SHARE = 16  # from which threads divide the rows, and not the columns, when they shrink
 SHARE = 1 << 15  # multiplications that are worth a thread
 
@@ -42,14 +46,14 @@ HALF, A, B, FACTORS_SIZE = range(4)  # of `FactorSet.addresses`
 
 
 @njit
-def _shrink(x, x_step, index, rows, a, half, width, piece, low, high, inner, step):
-    """inner[m, n] = x[index[m]] a[n], for n from low to high. piece: numbers of x at once."""
+def _shrink(x, x_step, index, rows, a, half, width, tile, piece, low, high, inner, step):
+    """inner[m, n] = x[index[m]] a[n], for n from low to high. tile: rows that meet `piece` numbers of all a[n] before
+    the next ones do."""
     whole = low + (high - low) // COLUMNS * COLUMNS
     for k in range(0, width, piece):
-        count, add, begin = min(piece, width - k), int64(k > 0), 0
-        while begin < rows:
-            end = begin + rows_of_tile(rows - begin, COLUMNS)
-            n = low
+        count, add = min(piece, width - k), int64(k > 0)
+        for begin in range(0, rows, tile):
+            end, n = min(begin + tile, rows), low
             while n < high:
                 columns, m = COLUMNS if n < whole else 1, begin
                 while m < end:
@@ -64,7 +68,6 @@ def _shrink(x, x_step, index, rows, a, half, width, piece, low, high, inner, ste
                         inner_products(tall, columns, own, x_step, at, t, width, count, out, step, add)
                     m += tall
                 n += columns
-            begin = end
 
 
 @njit
@@ -103,15 +106,16 @@ def _shrink_share(table, group, share):
     factors = _factors(table, group)
     step, shares, places = number_at(table, STEP), number_at(table, SHARES), number_at(table, PLACES)
     low, high, width = 0, number_at(table, PARTS) * rank, number_at(table, WIDTH)
-    many = end - begin >= MANY_ROWS and width > WIDE_ROW and high >= MANY_COLUMNS
-    piece = PIECE if many else width
+    many = end - begin >= MANY_ROWS
+    tile = ROWS_OF_TILE[0] if many else max(end - begin, 1)
+    piece = PIECE if many and width > WIDE_ROW and high >= MANY_COLUMNS else width
     if places >= ROWS_OF_SHARE * shares:
         begin, end = max(begin, places * share // shares), min(end, places * (share + 1) // shares)
     else:
         low, high = high * share // shares, high * (share + 1) // shares
     _shrink(
         number_at(table, X), number_at(table, X_STEP), number_at(table, ROWS) + begin * LONG, end - begin,
-        number_at(factors, A), number_at(factors, HALF), width, piece, low, high,
+        number_at(factors, A), number_at(factors, HALF), width, tile, piece, low, high,
         number_at(table, INNER) + begin * step * BYTES, step,
     )  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ example
   auras train pusht-vlm --out my_vlm                    a small vision-language model about Push-T (docs/pusht-vlm.md)
   auras train pusht-vlm --out checkpoints/pusht-vlm --evaluate   only ask it held-out questions
   auras train pusht-monitor --out my_monitors           two adapters of it with task heads, which watch a table
+  auras train pusht-detector --out my_detector          one that finds what is in the way, which the model cannot
   auras train lift --out my_lift                        for robosuite's Lift (docs/lift-policy.md)
   auras train lift --cameras 1 --out my_lift            the same with one camera, of which every step draws less
   auras train pusht --smoke --out try                   a minute: a test run that learns nothing
@@ -33,7 +35,7 @@ def run(argv: list[str]) -> int:
         "policy",
         choices=["pusht", "pusht-tokens", "lift", "lift-flow", *VLMS],
         help="what to train: a diffusion policy, an autoregressive one, one of diffusion or of flow matching for "
-        "Lift, a vision-language model, or its two monitors",
+        "Lift, a vision-language model, or adapters of it",
     )
     parser.add_argument("--out", type=Path, required=True, help="folder for the checkpoint")
     parser.add_argument("--work", type=Path, help="folder for demonstrations and stages (default: OUT.work)")
@@ -42,14 +44,14 @@ def run(argv: list[str]) -> int:
         "--episodes", type=int, help="evaluation episodes in seq, seeds 0, 1, ... (200; with --smoke 2)"
     )
     parser.add_argument(
-        "--questions", type=int, help="pusht-vlm, -monitor: evaluation questions of each type (500; with --smoke 10)"
+        "--questions", type=int, help=f"{', '.join(VLMS)}: evaluation questions of each type (500; with --smoke 10)"
     )
     parser.add_argument(
         "--evaluate",
         metavar="PLAN",
         nargs="?",
         const="",
-        help="do not train; evaluate this plan of the checkpoint OUT (pusht-vlm and -monitor have no plans)",
+        help=f"do not train; evaluate this plan of the checkpoint OUT ({', '.join(VLMS)}: without one)",
     )
     parser.add_argument(
         "--denoising-steps",
@@ -77,7 +79,7 @@ def run(argv: list[str]) -> int:
             parser.error(f"{options.policy} has neither plans nor episodes; --questions must be at least 1")
         return VLMS[options.policy](options, work, questions)
     if options.questions is not None or options.evaluate == "":
-        parser.error(f"{options.policy}: --evaluate needs a plan, and --questions is for pusht-vlm and pusht-monitor")
+        parser.error(f"{options.policy}: --evaluate needs a plan, and --questions is for {', '.join(VLMS)}")
     from auras_ros.evaluate.settings import find_sim
     from auras_ros.train.lift_task import with_cameras
     from auras_ros.train.policies import POLICIES, evaluate, make_policy
@@ -120,11 +122,12 @@ def _vlm(options: argparse.Namespace, work: Path, questions: int) -> int:
     return 0
 
 
-def _monitor(options: argparse.Namespace, work: Path, questions: int) -> int:
-    from auras_ros.train.vlm.monitor import MonitorSchedule, evaluate_monitors, make_monitors
+def _adapters(options: argparse.Namespace, work: Path, questions: int) -> int:
+    from auras_ros.train.vlm.task_adapters import TaskSchedule, evaluate_adapters, make_adapters
 
-    schedule = MonitorSchedule.smoke() if options.smoke else MonitorSchedule()
-    answers = _answers(options, work, questions, evaluate_monitors, make_monitors, schedule)
+    schedule = TaskSchedule.smoke() if options.smoke else TaskSchedule()
+    evaluate, make = partial(evaluate_adapters, options.policy), partial(make_adapters, options.policy)
+    answers = _answers(options, work, questions, evaluate, make, schedule)
     for name, row in answers.items():
         for who in ("head", "words"):
             share = row[who]
@@ -148,7 +151,7 @@ def _answers(
 
 
 DENOISING, CAMERAS = ("pusht", "lift"), ("lift", "lift-flow")
-VLMS = {"pusht-vlm": _vlm, "pusht-monitor": _monitor}
+VLMS = {"pusht-vlm": _vlm, "pusht-monitor": _adapters, "pusht-detector": _adapters}
 
 
 def _print(plan: str, result: dict[str, Any]) -> None:

@@ -1,18 +1,17 @@
-"""A monitor: a low-rank change of the decoder and a task head, which say yes or no to one question about a table.
+"""A task adapter: a low-rank change of the decoder and a task head, which answer one question about a table.
 
 The base model is never changed. What it makes of a picture is computed once, so that a step costs the decoder alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn import functional as F
 
 from auras_ros.checkpoints.vlm.open import VlmCheckpoint
 from auras_ros.report.result import Say
@@ -25,22 +24,23 @@ PEAK = 3e-3
 LANGUAGE = "language."
 
 
-class MonitorStudent(nn.Module):
-    """shapes: [out, in] of the decoder's linear layers, by name. What a layer's weight changes by begins with zero."""
+class TaskStudent(nn.Module):
+    """shapes: [out, in] of the decoder's linear layers, by name. outputs: of the head. What a layer's weight changes by
+    begins with zero."""
 
-    def __init__(self, shapes: Mapping[str, tuple[int, int]], width: int, rank: int = RANK) -> None:
+    def __init__(self, shapes: Mapping[str, tuple[int, int]], width: int, outputs: int) -> None:
         super().__init__()
         self.names = tuple(shapes)
-        self.a = nn.ParameterList(torch.randn(rank, wide) / wide**0.5 for _, wide in shapes.values())
-        self.b = nn.ParameterList(torch.zeros(out, rank) for out, _ in shapes.values())
-        self.head = nn.Linear(width, 1)
+        self.a = nn.ParameterList(torch.randn(RANK, wide) / wide**0.5 for _, wide in shapes.values())
+        self.b = nn.ParameterList(torch.zeros(out, RANK) for out, _ in shapes.values())
+        self.head = nn.Linear(width, outputs)
 
     def factors(self) -> dict[str, tuple[Tensor, Tensor]]:
         """By layer: A and B."""
         return {name: (a, b) for name, a, b in zip(self.names, self.a, self.b, strict=True)}
 
 
-class MonitorQuestion:
+class AskedPictures:
     """One question, asked of many pictures."""
 
     def __init__(self, checkpoint: VlmCheckpoint, text: str) -> None:
@@ -72,18 +72,22 @@ class MonitorQuestion:
         return states[:, -1]
 
 
-def train_monitor(
-    question: MonitorQuestion, sequences: Tensor, answers: Tensor, steps: int, curve: Curve, progress: Say
-) -> MonitorStudent:
-    """Binary cross entropy of random batches. answers: 1 for yes, 0 for no, [N]."""
-    student = MonitorStudent(question.shapes, sequences.shape[-1])
+def train_student(
+    student: TaskStudent,
+    asked: AskedPictures,
+    sequences: Tensor,
+    loss_of: Callable[[Tensor, Tensor], Tensor],
+    steps: int,
+    curve: Curve,
+    progress: Say,
+) -> TaskStudent:
+    """By random batches. loss_of: of the head's outputs [N, outputs] and the numbers of their pictures [N]."""
 
     def loss() -> Tensor:
         drawn = torch.randint(0, len(sequences), (BATCH,))
-        scores = student.head(question.hidden(sequences[drawn], student.factors()))[:, 0]
-        return F.binary_cross_entropy_with_logits(scores, answers[drawn])
+        return loss_of(student.head(asked.hidden(sequences[drawn], student.factors())), drawn)
 
     optimizer = torch.optim.AdamW(student.parameters(), lr=PEAK, weight_decay=0.01, betas=(0.9, 0.98))
     mean = fit(student, (optimizer,), loss, steps, min(100, steps), curve, progress)
-    assert isinstance(mean, MonitorStudent)
+    assert isinstance(mean, TaskStudent)
     return mean
