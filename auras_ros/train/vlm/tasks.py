@@ -97,15 +97,17 @@ class ThingInTheWay(AdapterTask):
         return away is None if asked.answer == "no" else away is not None and away <= CLOSE_PERCENT
 
     def more(self, asked: Sequence[TableQuestion], said: Sequence[HeadResult]) -> dict[str, Any]:
-        """Wrong answers by whether there is a thing, and how far boxes are from it."""
-        pairs = list(zip(asked, said, strict=True))
-        wrong = [each.answer for each, result in pairs if not self.is_right(each, result)]
-        away = [self._percent(*each) for each in pairs if each[0].answer == "yes"]
-        found = [each for each in away if each is not None]
-        return {
-            "head_wrong_where_true_is": {label: wrong.count(label) for label in LABELS},
-            "median_percent": float(np.median(found)) if found else None,
-        }
+        """By how many things are in the way: right answers, and how far boxes are from the nearest."""
+        names = ("none", "one", "several")
+        groups: dict[str, list[tuple[TableQuestion, HeadResult]]] = {name: [] for name in names}
+        for pair in zip(asked, said, strict=True):
+            groups[names[min(len(_blocking(pair[0].scene)), 2)]].append(pair)
+        return {name: self._counted(pairs) for name, pairs in groups.items()}
+
+    def _counted(self, pairs: Sequence[tuple[TableQuestion, HeadResult]]) -> dict[str, Any]:
+        away = [each for each in (self._percent(*pair) for pair in pairs) if each is not None and np.isfinite(each)]
+        right = sum(self.is_right(*pair) for pair in pairs)
+        return {"scenes": len(pairs), "right": right, "median_percent": float(np.median(away)) if away else None}
 
     def _percent(self, asked: TableQuestion, said: HeadResult | str) -> float | None:
         """From the place that is said to the nearest thing in the way, percent of the table's side; infinite if there
