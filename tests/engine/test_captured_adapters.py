@@ -66,7 +66,7 @@ def test_tokens_are_those_of_the_model_with_the_adapter_in_its_weights(
     _, sizes, widths, adapted, weights = map(set, zip(*worker._stages, strict=True))
     assert sizes == {bucket(rows) for rows in range(1, SETUPS[name]["running"] + 1)}
     assert adapted == {True, False}
-    assert len(weights) > 1 or SETUPS[name].get("lora_policy") == UNMERGE_ONLY
+    assert len(weights) > 1 or not scheduler  # a policy merges when that pays, by the clock
     assert len(device.tapes) <= len(sizes) * len(widths) * 2 * len(weights)
     engine.close()
 
