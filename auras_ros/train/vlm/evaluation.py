@@ -78,10 +78,14 @@ def is_right(name: str, question: TableQuestion, answer: str) -> bool:
 def _distance(scene: Scene, answer: str) -> float:
     """From the place that an answer names to the tee's centre, percent of the table's side; infinite if it names
     none."""
+    at = named_place(answer)
+    return float("inf") if at is None else float(np.hypot(*(np.array(at) - scene.centre / SIZE_PX * 100)))
+
+
+def named_place(answer: str) -> tuple[float, float] | None:
+    """Percent of the table from the left and from the top; None if the answer names none."""
     found = PLACE.fullmatch(answer)
-    if found is None:
-        return float("inf")
-    return float(np.hypot(*(np.array([int(each) for each in found.groups()]) - scene.centre / SIZE_PX * 100)))
+    return None if found is None else (float(found[1]), float(found[2]))
 
 
 def _share(questions: Sequence[TableQuestion], answers: Sequence[str], name: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from auras_ros.lora.heads import HeadResult
 from auras_ros.sim.pusht.things import Disc
 from auras_ros.sim.pusht.world import SIZE_PX
-from auras_ros.train.vlm.evaluation import CLOSE_PERCENT, PLACE
+from auras_ros.train.vlm.evaluation import CLOSE_PERCENT, named_place
 from auras_ros.train.vlm.pictures import COLUMNS, Pictures
 from auras_ros.train.vlm.questions import TOPICS, TableQuestion
 from auras_ros.train.vlm.scenes import Scene, draw_scene
@@ -113,8 +113,7 @@ class ThingInTheWay(AdapterTask):
         """From the place that is said to the nearest thing in the way, percent of the table's side; infinite if there
         is none. None: no place is said."""
         if isinstance(said, str):
-            named = PLACE.fullmatch(said)
-            at = None if named is None else (float(named[1]), float(named[2]))
+            at = named_place(said)
         else:
             at = (100 * said.boxes[0].x, 100 * said.boxes[0].y) if said.boxes else None
         if at is None:
