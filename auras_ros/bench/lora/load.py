@@ -7,9 +7,10 @@ closed loop gives the throughput of `unmerge-only`; then requests come at 70 % o
 turn). The figure is VaLoRA's average token latency: the sum of all requests' times over the sum of their tokens.
 
 Whole systems are what the paper compares with: `unmerge-only` with S-LoRA's and with Punica's way to multiply, dLoRA's
-policy, and one adapter at a time; ours is `per-forward` with this package's own way. Then every policy again with that
-way, VaLoRA's algorithm 1 too, all of them with as many adapters' merged weights in memory (`--merged`); dLoRA's system
-adds one's to the base model's and takes it away again. All that have a theta have the same. vLLM runs in the
+policy, and one adapter at a time; ours is `per-forward` with this package's own way, and the merged weights of
+`--merged` adapters in memory. dLoRA's system adds one's to the base model's and takes it away again. Then every policy
+again with our way: dLoRA's and VaLoRA's algorithm 1 as they are published, with one adapter's merged weights (here
+beside the base model's), and, `merged-all`, with as many as ours. All that have a theta have the same. vLLM runs in the
 environment of `auras bench peers-vlm --setup DIR --only-setup`. `lora-skew` and `lora-adapters` are the same for
 several skews (figure 22), and for several numbers of adapters, more than there is memory for, and ranks (figure 23).
 """
@@ -47,26 +48,28 @@ from auras_ros.report.statistics import student
 from auras_ros.report.table import grouped_by
 
 __all__ = ["contests", "draw", "run", "table"]
-OWN = f"{OURS} per-forward"
+OWN, MERGE_ONLY = f"{OURS} per-forward", f"{OURS} merge-only"
 # A side: its policy and its way to multiply; "" is what the searched table says.
 SYSTEMS = {
     OWN: ("per-forward", ""),
     "s-lora": ("unmerge-only", "segmented"),
     "punica": ("unmerge-only", "gathered"),
     "dlora": ("dlora", "segmented"),  # its einsum would join the adapters of each batch, which takes longer here
-    f"{OURS} merge-only": ("merge-only", ""),
+    MERGE_ONLY: ("merge-only", ""),
 }
 IN_PLACE = ("dlora",)  # adds what it merges to the base model's weights and takes it away again, as dLoRA does (3.2)
 POLICIES = {f"{OURS} {each}": (each, "") for each in ("unmerge-only", "dlora", "valora")}
-SIDES = SYSTEMS | POLICIES
+MERGED_ALL = {f"{OURS} {each} merged-all": (each, "") for each in ("dlora", "valora")}
+SIDES = SYSTEMS | POLICIES | MERGED_ALL
 KV_MIB = 384  # keys, values and adapters of one of ours: with vLLM's eight of them are in memory at once
 MOST_CLOSED = 6  # rounds of a closed loop: a median of these is enough for a rate
+PAPER_SKEW = 0.6  # at which the summary says what holds
 RATED = f"{OURS} unmerge-only"  # whose saturation the rate is a share of
 
 
 class AdapterLoad(NamedTuple):
     """skew: share of the most wanted adapter. slots: adapters in memory at once; merged: those whose merged weights are
-    there too, under a policy of ours that merges."""
+    there too, on sides that keep those of several."""
 
     skew: float
     adapters: int
@@ -204,9 +207,10 @@ def our_side(
 
 
 def merged_loras(side: str, asked: AdapterLoad) -> int:
-    """Adapters whose merged weights the side keeps: other systems that merge have one's."""
+    """Adapters whose merged weights the side keeps."""
     policy, _ = SIDES.get(side, ("unmerge-only", ""))
-    return 0 if policy == "unmerge-only" else asked.merged if side.startswith(OURS) else 1
+    as_ours = side.startswith(OURS) and side not in POLICIES
+    return 0 if policy == "unmerge-only" else asked.merged if as_ours else 1
 
 
 def vllm_side(
@@ -282,33 +286,38 @@ def load_rows(
 
 def summarised(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """gain_over_best: 1 less the largest of our ratios over the other whole systems, at skew 0.6; of every skew
-    and share under its own name. policy_gain: the same over the policies with our way, and the low end of its interval.
-    over_vllm: our ratio over vLLM's. unequal_share: tokens at which an answer becomes another one than vLLM's, of
-    all; the most that a side has. unequal_far: those where vLLM's two best tokens are not within the tolerance."""
-    found = dict[str, float]()
+    and share under its own name. policy_gain: the same over the policies with our way, and the low end of its interval;
+    merged_all_gain: over those with as many adapters' merged weights as ours. over_vllm: our ratio over vLLM's.
+    unequal_share: tokens at which an answer becomes another one than vLLM's, of all; the most that a side has.
+    unequal_far: those where vLLM's two best tokens are not within the tolerance."""
+    found, worst = dict[str, float](), dict[str, float]()
     shares = [row["unequal"] / row["answer_tokens"] for row in rows if "unequal" in row]
     if shares:
         found["unequal_share"] = max(shares)
     if any(row.get("far") is not None for row in rows):
         found["unequal_far"] = sum(row.get("far") or 0 for row in rows)
     for (model, adapters, rank, skew, share), own in grouped_by([row for row in rows if "ratio" in row], *LOAD).items():
-        of = {row["side"]: row for row in own}
-        where = f"{key(model)}_{adapters}_of_{rank}_at_{key(f'{share:g}')}_{key(f'{skew:g}')}"
-        systems = [of[each] for each in SYSTEMS if each in of and each != OWN]
-        if systems:
-            found[f"gain_over_best_{where}"] = 1 - max(row["ratio"] for row in systems)
-        policies = [of[each] for each in (*POLICIES, f"{OURS} merge-only") if each in of]
+        at = f"{key(model)}_{adapters}_of_{rank}_at_{key(f'{share:g}')}_{key(f'{skew:g}')}"
+        for name, value in _gains({row["side"]: row for row in own}).items():
+            found[f"{name}_{at}"] = value
+            if skew == PAPER_SKEW:
+                worst[name] = (max if name == "over_vllm" else min)(value, worst.get(name, value))
+    return found | worst
+
+
+def _gains(of: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    """Of one load; of: rows by side."""
+    found = dict[str, float]()
+    systems = [of[each] for each in SYSTEMS if each in of and each != OWN]
+    if systems:
+        found["gain_over_best"] = 1 - max(row["ratio"] for row in systems)
+    for name, sides in (("policy_gain", (*POLICIES, MERGE_ONLY)), ("merged_all_gain", MERGED_ALL)):
+        policies = [of[each] for each in sides if each in of]
         if policies:
-            found[f"policy_gain_{where}"] = 1 - max(row["ratio"] for row in policies)
-            found[f"policy_gain_low_{where}"] = 1 - max(row["ratio_high"] for row in policies)
-        if vllm_row := next((row for side, row in of.items() if side.startswith(VLLM)), None):
-            found[f"over_vllm_{where}"] = vllm_row["ratio"]
-    for name, worst in (("gain_over_best", min), ("policy_gain", min), ("policy_gain_low", min), ("over_vllm", max)):
-        at = key("0.6")
-        values = [value for each, value in found.items() if each.startswith(f"{name}_") and each.endswith(f"_{at}")
-                  and each.startswith("policy_gain_low_") == (name == "policy_gain_low")]  # fmt: skip
-        if values:
-            found[name] = worst(values)
+            found[name] = 1 - max(row["ratio"] for row in policies)
+            found[f"{name}_low"] = 1 - max(row["ratio_high"] for row in policies)
+    if vllm_row := next((row for side, row in of.items() if side.startswith(VLLM)), None):
+        found["over_vllm"] = vllm_row["ratio"]
     return found
 
 
@@ -322,7 +331,7 @@ def _parser(bench: str, about: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--adapters", type=listed(int), default=[8], help="how many there are")
     parser.add_argument("--ranks", type=listed(int), default=[64], help="of all of them (64, the paper's)")
     parser.add_argument("--slots", type=int, default=0, help="adapters in memory at once; 0: all of them")
-    kept = "adapters whose merged weights our sides keep at once; 0: of all in memory"
+    kept = f"adapters whose merged weights {OWN}, {MERGE_ONLY} and merged-all keep at once; 0: of all in memory"
     parser.add_argument("--merged", type=int, default=0, help=kept)
     parser.add_argument("--theta-ms", type=int, default=4000, help="what a request may wait before it starves (4000)")
     parser.add_argument("--table", type=Path, help="of `auras bench lora-atmm --search`, for our way to multiply")

@@ -181,7 +181,7 @@ def test_the_gain_is_over_the_best_system_and_over_the_best_policy() -> None:
     sides = {
         load.OWN: (80, 90), "s-lora": (120, 130), "punica": (160, 180), "dlora": (100, 100),
         "auras merge-only": (200, 300), "auras unmerge-only": (90, 100), "auras dlora": (85, 95),
-        "auras valora": (86, 96),
+        "auras valora": (86, 96), "auras dlora merged-all": (82, 92),
         "vllm eager": (160, 180),
     }  # fmt: skip
     low, high = load.at_share(0.5), load.at_share(0.7)
@@ -205,18 +205,19 @@ def test_the_gain_is_over_the_best_system_and_over_the_best_policy() -> None:
     assert found["policy_gain_low"] == pytest.approx(
         1 - max(of[each]["ratio_high"] for each in (*load.POLICIES, "auras merge-only"))
     )
+    assert found["merged_all_gain"] == pytest.approx(1 - of["auras dlora merged-all"]["ratio"])
     assert found["over_vllm"] == pytest.approx(0.5)
+    assert "gain_over_best" not in load.summarised([row | {"skew": 0.2} for row in rows])
 
 
 @pytest.mark.parametrize("side", load.SIDES)
 def test_other_systems_keep_one_adapters_merged_weights(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as are asked for under every policy of ours."""
+    """As many as are asked for: ours, merge-only, and policies that are given them."""
     monkeypatch.setattr(load, "openmp_of", lambda _: {})
     asked, options = load.AdapterLoad(0.6, 8, 16, 8, 3), argparse.Namespace(theta_ms=250, table=None)
     words = load.our_side(side, Path("python"), Path("model"), "m", {"a": Path("a")}, asked, options).argv
     kept = [words[place + 1] for place, word in enumerate(words) if word == "--max-merged-loras"]
-    merges = side.startswith("auras") and side != load.RATED
-    assert kept == (["3"] if merges else ["1"])
+    assert kept == (["3"] if side in (load.OWN, load.MERGE_ONLY, *load.MERGED_ALL) else ["1"])
     assert ("--no-lora-exact" in words) == (side == "dlora")
     assert load.merged_loras("vllm eager", asked) == load.merged_loras("s-lora", asked) == 0
 
