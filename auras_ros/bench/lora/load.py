@@ -9,8 +9,8 @@ turn). The figure is VaLoRA's average token latency: the sum of all requests' ti
 Whole systems are what the paper compares with: `unmerge-only` with S-LoRA's and with Punica's way to multiply, dLoRA's
 policy, and one adapter at a time; ours is `per-forward` with this package's own way, and the merged weights of
 `--merged` adapters in memory. dLoRA's system adds one's to the base model's and takes it away again. Then every policy
-again with our way: dLoRA's and VaLoRA's algorithm 1 as they are published, with one adapter's merged weights (here
-beside the base model's), and, `merged-all`, with as many as ours. All that have a theta have the same. vLLM runs in the
+again with our way, VaLoRA's algorithm 1 too, as they are published: with one adapter's merged weights, here beside the
+base model's; and, `merged-all`, with as many as ours. All that have a theta have the same. vLLM runs in the
 environment of `auras bench peers-vlm --setup DIR --only-setup`. `lora-skew` and `lora-adapters` are the same for
 several skews (figure 22), and for several numbers of adapters, more than there is memory for, and ranks (figure 23).
 """
@@ -59,7 +59,7 @@ SYSTEMS = {
 }
 IN_PLACE = ("dlora",)  # adds what it merges to the base model's weights and takes it away again, as dLoRA does (3.2)
 POLICIES = {f"{OURS} {each}": (each, "") for each in ("unmerge-only", "dlora", "valora")}
-MERGED_ALL = {f"{OURS} {each} merged-all": (each, "") for each in ("dlora", "valora")}
+MERGED_ALL = {f"{OURS} {each} merged-all": (each, "") for each in ("merge-only", "dlora", "valora")}
 SIDES = SYSTEMS | POLICIES | MERGED_ALL
 KV_MIB = 384  # keys, values and adapters of one of ours: with vLLM's eight of them are in memory at once
 MOST_CLOSED = 6  # rounds of a closed loop: a median of these is enough for a rate
@@ -209,8 +209,7 @@ def our_side(
 def merged_loras(side: str, asked: AdapterLoad) -> int:
     """Adapters whose merged weights the side keeps."""
     policy, _ = SIDES.get(side, ("unmerge-only", ""))
-    as_ours = side.startswith(OURS) and side not in POLICIES
-    return 0 if policy == "unmerge-only" else asked.merged if as_ours else 1
+    return 0 if policy == "unmerge-only" else asked.merged if side in (OWN, *MERGED_ALL) else 1
 
 
 def vllm_side(
@@ -331,7 +330,7 @@ def _parser(bench: str, about: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--adapters", type=listed(int), default=[8], help="how many there are")
     parser.add_argument("--ranks", type=listed(int), default=[64], help="of all of them (64, the paper's)")
     parser.add_argument("--slots", type=int, default=0, help="adapters in memory at once; 0: all of them")
-    kept = f"adapters whose merged weights {OWN}, {MERGE_ONLY} and merged-all keep at once; 0: of all in memory"
+    kept = f"adapters whose merged weights {OWN} and merged-all keep at once; 0: of all in memory"
     parser.add_argument("--merged", type=int, default=0, help=kept)
     parser.add_argument("--theta-ms", type=int, default=4000, help="what a request may wait before it starves (4000)")
     parser.add_argument("--table", type=Path, help="of `auras bench lora-atmm --search`, for our way to multiply")

@@ -212,12 +212,12 @@ def test_the_gain_is_over_the_best_system_and_over_the_best_policy() -> None:
 
 @pytest.mark.parametrize("side", load.SIDES)
 def test_other_systems_keep_one_adapters_merged_weights(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as are asked for: ours, merge-only, and policies that are given them."""
+    """As many as are asked for: ours, and policies that are given them."""
     monkeypatch.setattr(load, "openmp_of", lambda _: {})
     asked, options = load.AdapterLoad(0.6, 8, 16, 8, 3), argparse.Namespace(theta_ms=250, table=None)
     words = load.our_side(side, Path("python"), Path("model"), "m", {"a": Path("a")}, asked, options).argv
     kept = [words[place + 1] for place, word in enumerate(words) if word == "--max-merged-loras"]
-    assert kept == (["3"] if side in (load.OWN, load.MERGE_ONLY, *load.MERGED_ALL) else ["1"])
+    assert kept == (["3"] if side in (load.OWN, *load.MERGED_ALL) else ["1"])
     assert ("--no-lora-exact" in words) == (side == "dlora")
     assert load.merged_loras("vllm eager", asked) == load.merged_loras("s-lora", asked) == 0
 
