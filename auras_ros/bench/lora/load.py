@@ -49,17 +49,29 @@ from auras_ros.report.table import grouped_by
 
 __all__ = ["contests", "draw", "run", "table"]
 OWN, MERGE_ONLY = f"{OURS} per-forward", f"{OURS} merge-only"
-# A side: its policy and its way to multiply; "" is what the searched table says.
+
+
+class LoraSide(NamedTuple):
+    """way: to multiply; "" is what the searched table says. in_place: what is merged is added to the base model's
+    weights and taken away again, as dLoRA does (3.2). several: the side keeps `AdapterLoad.merged` adapters' merged
+    weights, and not one's."""
+
+    policy: str
+    way: str = ""
+    in_place: bool = False
+    several: bool = False
+
+
 SYSTEMS = {
-    OWN: ("per-forward", ""),
-    "s-lora": ("unmerge-only", "segmented"),
-    "punica": ("unmerge-only", "gathered"),
-    "dlora": ("dlora", "segmented"),  # its einsum would join the adapters of each batch, which takes longer here
-    MERGE_ONLY: ("merge-only", ""),
+    OWN: LoraSide("per-forward", several=True),
+    "s-lora": LoraSide("unmerge-only", "segmented"),
+    "punica": LoraSide("unmerge-only", "gathered"),
+    # dLoRA's einsum would join the adapters of each batch, which takes longer here
+    "dlora": LoraSide("dlora", "segmented", in_place=True),
+    MERGE_ONLY: LoraSide("merge-only"),
 }
-IN_PLACE = ("dlora",)  # adds what it merges to the base model's weights and takes it away again, as dLoRA does (3.2)
-POLICIES = {f"{OURS} {each}": (each, "") for each in ("unmerge-only", "dlora", "valora")}
-MERGED_ALL = {f"{OURS} {each} merged-all": (each, "") for each in ("merge-only", "dlora", "valora")}
+POLICIES = {f"{OURS} {each}": LoraSide(each) for each in ("unmerge-only", "dlora", "valora")}
+MERGED_ALL = {f"{OURS} {each} merged-all": LoraSide(each, several=True) for each in ("merge-only", "dlora", "valora")}
 SIDES = SYSTEMS | POLICIES | MERGED_ALL
 KV_MIB = 384  # keys, values and adapters of one of ours: with vLLM's eight of them are in memory at once
 MOST_CLOSED = 6  # rounds of a closed loop: a median of these is enough for a rate
@@ -187,7 +199,7 @@ def our_side(
     asked: AdapterLoad,
     options: argparse.Namespace,
 ) -> ServerCommand:
-    policy, way = SIDES[side]
+    own = SIDES[side]
     words_ = [
         *SERVE,
         str(folder),
@@ -200,16 +212,16 @@ def our_side(
         _listed(adapters, ","),
     ]
     words_ += ["--max-loras", str(asked.slots), "--max-lora-rank", str(asked.rank), "--kv-mib", str(KV_MIB)]
-    words_ += ["--lora-policy", policy, "--lora-theta-ms", str(options.theta_ms)]
+    words_ += ["--lora-policy", own.policy, "--lora-theta-ms", str(options.theta_ms)]
     words_ += ["--max-merged-loras", str(max(merged_loras(side, asked), 1))]
-    words_ += ["--lora-ways", way or str(options.table or ""), *(["--no-lora-exact"] if side in IN_PLACE else [])]
+    words_ += ["--lora-ways", own.way or str(options.table or ""), *(["--no-lora-exact"] if own.in_place else [])]
     return ServerCommand(side, words_, openmp_of(python), own=True)
 
 
 def merged_loras(side: str, asked: AdapterLoad) -> int:
     """Adapters whose merged weights the side keeps."""
-    policy, _ = SIDES.get(side, ("unmerge-only", ""))
-    return 0 if policy == "unmerge-only" else asked.merged if side in (OWN, *MERGED_ALL) else 1
+    own = SIDES.get(side, LoraSide("unmerge-only"))
+    return 0 if own.policy == "unmerge-only" else asked.merged if own.several else 1
 
 
 def vllm_side(
@@ -324,8 +336,9 @@ def _parser(bench: str, about: str | None) -> argparse.ArgumentParser:
     parser = bench_parser(bench, about)
     parser.add_argument("--setup", type=Path, required=True, metavar="DIR", help="as of `auras bench peers-vlm`")
     parser.add_argument("--models", type=listed(str, MODELS), default=["qwen-60m"], help="(qwen-60m)")
-    sides = list(SIDES)
-    parser.add_argument("--sides", type=listed(str, sides), default=sides, help=f"({','.join(sides)})")
+    sides = [*SYSTEMS, *POLICIES]
+    words_ = f"of {', '.join(SIDES)} ({','.join(sides)})"
+    parser.add_argument("--sides", type=listed(str, list(SIDES)), default=sides, help=words_)
     parser.add_argument("--skews", type=listed(float), default=[0.6], help="share of the most wanted adapter")
     parser.add_argument("--adapters", type=listed(int), default=[8], help="how many there are")
     parser.add_argument("--ranks", type=listed(int), default=[64], help="of all of them (64, the paper's)")

@@ -33,7 +33,7 @@ from auras_ros import resources
 from auras_ros.bench.figures.paper import PaperFigure, beside_ours
 from auras_ros.bench.lora.adapter_folders import write_adapters
 from auras_ros.bench.lora.heads import write_head
-from auras_ros.bench.lora.load import IN_PLACE, OWN, SYSTEMS
+from auras_ros.bench.lora.load import OWN, SYSTEMS, LoraSide
 from auras_ros.bench.options import add_minutes, add_seed, bench_parser, check_least, refusing
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.checkpoints.vlm.chat import VlmPrompt
@@ -51,7 +51,7 @@ from auras_ros.report.table import Column, in_columns
 
 CHUNK_FRAMES, CHUNK_S, IN_TIME = 30, 1.0, 0.95
 HEADS = "heads"
-SIDES: Mapping[str, tuple[str, str]] = {  # policy and way to multiply
+SIDES: Mapping[str, LoraSide] = {
     HEADS: SYSTEMS[OWN],
     "tokens": SYSTEMS[OWN],
     **{name: SYSTEMS[name] for name in ("s-lora", "punica", "dlora")},
@@ -127,10 +127,10 @@ class StreamWindows:
     """A side's engine in a thread of its own, and chunks for it."""
 
     def __init__(self, side: str, options: argparse.Namespace, adapters: Mapping[str, Path]) -> None:
-        policy, way = SIDES[side]
+        own = SIDES[side]
         settings = EngineOptions(
-            max_loras=len(adapters), max_lora_rank=options.rank, lora_policy=policy, lora_ways=way,
-            lora_exact=side not in IN_PLACE, waiting=4096, image_cache_mib=0,
+            max_loras=len(adapters), max_lora_rank=options.rank, lora_policy=own.policy, lora_ways=own.way,
+            lora_exact=not own.in_place, waiting=4096, image_cache_mib=0,
         )  # fmt: skip
         self._engine, self._options, self._head = (
             make_engine(open_vlm(options.folder), settings),
