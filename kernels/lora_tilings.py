@@ -1,4 +1,4 @@
-"""The tilings of the Triton kernels: which there are, and which one a shape gets (VaLoRA 4.3.1, Appendix A).
+"""The tilings of the Triton kernels: which there are, and which one a shape gets (VaLoRA 4.3.2, Appendix A).
 
 Sides of a block are powers of two and 16 at least, as the matrix units of a GPU ask for. The published fixed tilings of
 Punica and S-LoRA are among them, as baselines; not those that spill registers.

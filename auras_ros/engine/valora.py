@@ -31,14 +31,15 @@ class LoraPolicy(Protocol):
 
 
 class LoraScheduler:
-    """The policy's choice before each forward of the decoder. While one runs, another one beside it keeps what is
-    merged; a change waits until none does. Images wait for no choice."""
+    """The policy's choice before each forward of the decoder, among all requests, those in a forward included: what
+    they have decides with. While one runs, another one beside it keeps what is merged; a change waits until none does.
+    Images wait for no choice."""
 
     def __init__(self, inner: StageScheduler, policy: LoraPolicy) -> None:
         self._inner, self._policy = inner, policy
 
     def next(self, state: EngineState) -> Dispatch | None:
-        waiting = [each for stage in DECODER for each in state.queues[stage] if not each.busy]
+        waiting = [each for stage in DECODER for each in state.queues[stage]]
         waiting.sort(key=lambda each: each.order)
         requests, merged = self._policy.choose(waiting, state) if waiting else LoraBatch((), state.lora.merged)
         chosen = frozenset(each.number for each in (*requests, *state.queues["vision"]))

@@ -38,7 +38,9 @@ class KernelAdaptation:
         self.kernels, self._layers = kernels, layers
 
     def __call__(self, layer: int, site: str, x: Tensor, y: Tensor) -> None:
-        self.kernels.add_(y, x, self._layers[layer, site])
+        pointers = self._layers.get((layer, site))
+        if pointers is not None:  # a tied head has none
+            self.kernels.add_(y, x, pointers)
 
 
 class KernelAdapters:

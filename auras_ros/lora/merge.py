@@ -48,8 +48,8 @@ class MergedWeights:
     """Which adapter is in the weights. Whoever switches sees to it that no forward of the decoder runs; two that are
     about to begin may both switch, to the same one: the second waits until the first has. copies: adapters whose sums
     are kept beside the base model's weights; one more takes the place of the one that was used longest ago. 0: none
-    are, products are added to the weights and taken away again. refusal: why nothing can be merged into these weights;
-    empty if it can."""
+    are, products are added to the weights and taken away again, from a copy of the factors. refusal: why nothing can be
+    merged into these weights; empty if it can."""
 
     def __init__(self, decoder: FusedLlama, sites: Sequence[Site], head: Site | None, copies: int = 1) -> None:
         self._decoder, self.exact, self.copies = decoder, copies > 0, max(copies, 1)
@@ -58,6 +58,7 @@ class MergedWeights:
         self._linears: list[dict[Place, _MergedLinear]] = [{} for _ in range(self.copies)]
         self._summed: dict[Resident, int] = {}  # whose sums there are, and in which copy; the last used one last
         self.merged: Resident | None = None  # whose sums are used
+        self._added: Mapping[Place, Factors] = {}  # without a copy: what is in the weights; its slot may be another's
         self.replaced: frozenset[tuple[int, Place]] = frozenset()  # of which copy layers are used, and where
         self.took_ns = 0  # of the last time that sums were computed
         self._changing = threading.Lock()
@@ -100,7 +101,7 @@ class MergedWeights:
             oldest = next(iter(self._summed))
             summed = self._linears[self._summed.pop(oldest)]
             if not self.exact:
-                for place, factors in oldest.decoder.items():
+                for place, factors in self._added.items():
                     summed[place].add(factors, -1)
         copy = min(set(range(self.copies)).difference(self._summed.values()))
         self._reserve(copy, _factors(resident))
@@ -108,6 +109,8 @@ class MergedWeights:
         for place, factors in _factors(resident).items():
             self._linears[copy][place].add(factors)
         finish(self._decoder.device)
+        if not self.exact:
+            self._added = {place: Factors(*(each.clone() for each in own)) for place, own in _factors(resident).items()}
         if resident is not None:
             self._summed[resident] = copy
         self.took_ns = time.perf_counter_ns() - began_ns

@@ -90,9 +90,14 @@ def has_kernels(device: torch.device) -> bool:
 
 
 def _chooser(ways: str, compiled: bool) -> WayChooser:
-    if ways in WAYS or ways in TILINGS:
-        return FixedWay(way_named(ways))
-    return read_ways(Path(ways)) if ways else RULE if compiled else LIBRARIES
+    if not ways:
+        return RULE if compiled else LIBRARIES
+    try:
+        return FixedWay(way_named(ways)) if ways in WAYS or ways in TILINGS else read_ways(Path(ways))
+    except FileNotFoundError:
+        raise ValueError(f"engine: lora_ways: '{ways}' is no file, and no way: {', '.join(WAYS)}") from None
+    except ValueError as error:
+        raise ValueError(f"engine: lora_ways: {error}") from error
 
 
 def _triton(ways: str, device: torch.device) -> MakeKernels:

@@ -101,6 +101,7 @@ SETUPS: dict[str, dict[str, Any]] = {
     "per-forward-side-by-side": {"scheduler": "multi-stream", "own_threads": True},
     "valora": {"running": 6, "lora_policy": "valora", "lora_theta_ms": 1},
     "valora-without-a-copy": {"running": 6, "lora_policy": "valora", "lora_theta_ms": 1, "lora_exact": False},
+    "one-slot-without-a-copy": {"max_loras": 1, "lora_policy": "merge-only", "lora_theta_ms": 5, "lora_exact": False},
     "valora-patient": {"running": 4, "lora_policy": "valora", "lora_theta_ms": 10_000},
     "dlora": {"running": 6, "lora_policy": "dlora", "lora_theta_ms": 5},
     "merge-only": {"running": 6, "lora_policy": "merge-only", "lora_theta_ms": 5},

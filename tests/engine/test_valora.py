@@ -254,6 +254,19 @@ def test_a_change_waits_for_the_decoder_and_the_chosen_alone_run() -> None:
     assert scheduler.next(state) is not None
 
 
+@pytest.mark.parametrize("policy", [Valora(4, 1e6), DLora(4, 1e6)])
+def test_a_prompt_runs_beside_a_decode_whose_requests_have_other_adapters(policy: LoraPolicy) -> None:
+    """It is no majority, although it waits alone while they decode: nothing is to be merged for it."""
+    state = state_of(*queue("abac"))
+    *decoding, last = state.queues["decode"]
+    state.running["prefill"] = Dispatch("prefill", tuple(decoding))
+    for each in decoding:
+        each.busy = True
+    dispatch = LoraScheduler(Inner(), policy).next(state)
+    assert dispatch is not None
+    assert (dispatch.requests, dispatch.merged) == ((last,), None)
+
+
 def test_if_the_chosen_cannot_run_whoever_can_does_with_what_is_merged() -> None:
     state = state_of(*queue("ab"), merged=A)
     dispatch = LoraScheduler(Inner(0), Always(B)).next(state)

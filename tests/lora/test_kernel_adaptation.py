@@ -45,6 +45,17 @@ def adapters(decoder: Decoder) -> KernelAdapters:
     return KernelAdapters(decoder.slots, decoder.places, Kernels)
 
 
+def test_a_tied_head_has_no_factors() -> None:
+    """The decoder asks for them all the same."""
+    decoder = Decoder(kernels=True, tied=True)
+    decoder.put(0, RANK, 1)
+    made, rows = adapters(decoder), row_groups([0], [1], None)
+    assert rows is not None
+    adaptation = made.adaptation(rows, 1, keep=False)
+    assert decoder.llama.logits(torch.randn(1, 48), adaptation).shape == (1, 50)
+    assert adaptation.kernels.given == []
+
+
 def test_pointers_follow_the_slots() -> None:
     decoder = Decoder(kernels=True)
     first = decoder.put(0, RANK, 1)

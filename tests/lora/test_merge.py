@@ -178,6 +178,17 @@ def test_without_a_copy_the_weights_drift_and_it_is_measured() -> None:
     assert 0 < found < 1e-3
 
 
+def test_without_a_copy_an_adapter_is_taken_away_whose_slot_is_anothers() -> None:
+    """Its factors are what was added, not what stands in its slot meanwhile."""
+    decoder = Decoder()
+    golden = [each.clone() for each in blocks(decoder.llama)]
+    weights = MergedWeights(decoder.llama, decoder.sites, decoder.head, copies=0)
+    for seed in range(3):
+        weights.switch(decoder.put(0, RANK, seed))
+    weights.switch(None)
+    assert max(map(drift, blocks(decoder.llama), golden)) < 1e-5
+
+
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float16, 5e-3), (torch.bfloat16, 4e-2)])
 def test_all_modes_make_the_same_rows(dtype: torch.dtype, tolerance: float) -> None:
     """Merged, unmerged, and mixture, where half of the rows get rid of the merged adapter."""

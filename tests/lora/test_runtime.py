@@ -63,10 +63,17 @@ def test_what_was_made_of_a_decodes_rows_is_kept_while_they_stay() -> None:
     assert runtime.adapt([first, second], [1, 1], keep=True) is not kept  # one batch is kept
 
 
+def test_what_is_no_way_and_no_file_is_named_with_its_option() -> None:
+    decoder = Decoder()
+    store = PagedKVCache(decoder.config.layers, 64, 8, decoder.config.kv_heads, 12).store
+    with pytest.raises(ValueError, match="engine: lora_ways: 'segmentd' is no file, and no way: segmented, "):
+        LoraRuntime(decoder.llama, store, NO_TARGETS, 1, RANK, "segmentd")
+
+
 def test_without_numba_a_server_says_what_the_way_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("auras_ros.kernels.lora_ways.WAYS", {})
     monkeypatch.setattr("auras_ros.lora.runtime.WAYS", {})
     decoder = Decoder()
     store = PagedKVCache(decoder.config.layers, 64, 8, decoder.config.kv_heads, 12).store
-    with pytest.raises(ValueError, match="way 'compiled' needs Numba"):
+    with pytest.raises(ValueError, match="engine: lora_ways: way 'compiled' needs Numba"):
         LoraRuntime(decoder.llama, store, NO_TARGETS, 1, RANK, "compiled")
