@@ -26,7 +26,7 @@ class LoraBatch(NamedTuple):
 
 class LoraPolicy(Protocol):
     def choose(self, waiting: Sequence[ActiveRequest], state: EngineState) -> LoraBatch:
-        """waiting: for the decoder, first come first."""
+        """waiting: for the decoder or in a forward of it, first come first."""
         ...
 
 

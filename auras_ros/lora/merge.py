@@ -108,9 +108,9 @@ class MergedWeights:
         began_ns = time.perf_counter_ns()
         for place, factors in _factors(resident).items():
             self._linears[copy][place].add(factors)
-        finish(self._decoder.device)
         if not self.exact:
             self._added = {place: Factors(*(each.clone() for each in own)) for place, own in _factors(resident).items()}
+        finish(self._decoder.device)
         if resident is not None:
             self._summed[resident] = copy
         self.took_ns = time.perf_counter_ns() - began_ns
