@@ -76,6 +76,7 @@ TEST = [
     *SERVE,
     "openai>=1.60",  # the server is tested with its official client
     *VLM,  # OpenVLA's processor resizes with Pillow too; ours is compared with it
+    "peft>=0.19; python_version >= '3.11'",  # adapters' folders as it writes them; 1 MB, brings nothing more
     *TRANSFORMERS,  # Llama, the vision transformers and LLaVA are compared with it; brings no torch
 ]
 DEV = ["ruff>=0.6", "mypy>=1.11", "types-PyYAML"]

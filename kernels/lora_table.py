@@ -19,6 +19,8 @@ FEW_TOKENS, JOINT_WORK = 16, 1 << 16  # tokens, and numbers of all A, up to whic
 REMEMBERED = 1 << 16  # shapes whose way is remembered
 MANY_ROWS = 32  # of an adapter in the mean, from which the rule takes the tiling for many
 BLOCKS_WORK = 1 << 20  # multiplications of an adapter's A from which oneDNN's call costs less than it saves
+Rule = Callable[[LoraShape], str]
+"""Shape -> a way's name."""
 
 
 class WayChooser(Protocol):
@@ -86,7 +88,7 @@ def rule_of_libraries(shape: LoraShape) -> str:
 class WayTable:
     """For a CPU."""
 
-    def __init__(self, entries: Mapping[LoraShape, str], otherwise: Callable[[LoraShape], str] = rule) -> None:
+    def __init__(self, entries: Mapping[LoraShape, str], otherwise: Rule = rule) -> None:
         """otherwise: where the table has nothing like it. Raises ValueError for a way that there is not."""
         for name in sorted(set(entries.values())):
             way_named(name)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from auras_ros.kernels.lora_batch import LoraShape
-from auras_ros.kernels.lora_table import WayTable
+from auras_ros.kernels.lora_table import Rule, WayTable, rule
 from auras_ros.kernels.lora_tilings import TilingTable
 
 LOGGER = logging.getLogger(__name__)
@@ -65,14 +65,14 @@ def read_own_table(path: Path, device: str) -> dict[LoraShape, str]:
     return entries
 
 
-def read_ways(path: Path, threads: int | None = None) -> WayTable:
-    """The table of this machine; if the file has none of it, which is logged, an empty one, whose rule decides. Raises
-    ValueError, OSError."""
+def read_ways(path: Path, threads: int | None = None, otherwise: Rule = rule) -> WayTable:
+    """The table of this machine; if the file has none of it, which is logged, an empty one. otherwise: the rule where
+    the table has nothing like a shape. Raises ValueError, OSError."""
     try:
         entries = read_table(path, device := cpu_name(threads))
         if not entries:
             LOGGER.warning("lora_ways: %s has no table of %s: a rule chooses how to multiply", path, device)
-        return WayTable(entries)
+        return WayTable(entries, otherwise)
     except ValueError as error:
         raise ValueError(f"{path}: {error}" if str(path) not in str(error) else str(error)) from error
 

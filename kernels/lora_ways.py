@@ -145,7 +145,11 @@ def _padded(y: Tensor, x: Tensor, batch: AdapterRows, factors: FactorSet, bounds
 
 
 def _gathered(y: Tensor, x: Tensor, batch: AdapterRows, factors: FactorSet, bounds: Sequence[int]) -> None:
-    a, b = factors.form(pad, tuple(factors.kind.ranks), bounds)
+    try:
+        a, b = factors.form(pad, tuple(batch.kind.ranks), bounds)
+    except KeyError:  # of an adapter that has left since the batch was made, which no row has
+        _segmented(y, x, batch, factors, bounds, _product)
+        return
     inner = torch.bmm(x.index_select(0, batch.rows)[:, None], a.index_select(0, batch.places))
     if batch.signs is not None:
         inner.mul_(batch.signs.index_select(0, batch.owners))

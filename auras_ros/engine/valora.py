@@ -18,40 +18,49 @@ UNMERGE_ONLY = "unmerge-only"
 
 
 class LoraBatch(NamedTuple):
-    """The requests that the decoder may run, and the adapter in its weights."""
+    """The requests that may run, and the adapter in the decoder's weights."""
 
     requests: Sequence[ActiveRequest]
     merged: Resident | None
 
 
 class LoraPolicy(Protocol):
+    @property
+    def batch(self) -> int:
+        """Requests that it lets run at once (MaxBS)."""
+        ...
+
     def choose(self, waiting: Sequence[ActiveRequest], state: EngineState) -> LoraBatch:
-        """waiting: for the decoder or in a forward of it, first come first."""
+        """waiting: those of all stages, in a forward or not, first come first."""
         ...
 
 
 class LoraScheduler:
-    """The policy's choice before each forward of the decoder, among all requests, those in a forward included: what
-    they have decides with. While one runs, another one beside it keeps what is merged; a change waits until none does.
-    Images wait for no choice."""
+    """The policy's choice before each forward, among the requests of all stages (`admitted`), those in a forward
+    included: what they have decides with. While one of the decoder runs, another one beside it keeps what is merged; a
+    change waits until none does."""
 
     def __init__(self, inner: StageScheduler, policy: LoraPolicy) -> None:
         self._inner, self._policy = inner, policy
 
     def next(self, state: EngineState) -> Dispatch | None:
-        waiting = [each for stage in DECODER for each in state.queues[stage]]
-        waiting.sort(key=lambda each: each.order)
+        waiting = sorted(state.queues.everyone(), key=lambda each: each.order)
         requests, merged = self._policy.choose(waiting, state) if waiting else LoraBatch((), state.lora.merged)
-        chosen = frozenset(each.number for each in (*requests, *state.queues["vision"]))
-        dispatch = self._inner.next(replace(state, lora=replace(state.lora, chosen=chosen)))
+        dispatch = self._inner.next(_only(requests, state))
         if dispatch is None and not state.running and waiting:
             # Those chosen cannot run, for want of blocks that others have: whoever can does, in whatever mode is.
-            dispatch, merged = self._inner.next(state), state.lora.merged
+            decoding = state.queues["decode"][: self._policy.batch]
+            dispatch, merged = self._inner.next(_only(decoding, state)), state.lora.merged
         if dispatch is None or dispatch.stage == "vision":
             return dispatch
         if merged is not state.lora.merged and any(stage in state.running for stage in DECODER):
             return None
         return replace(dispatch, merged=merged)
+
+
+def _only(requests: Sequence[ActiveRequest], state: EngineState) -> EngineState:
+    """What a scheduler sees that may run these alone."""
+    return replace(state, lora=replace(state.lora, chosen=frozenset(each.number for each in requests)))
 
 
 @dataclass(frozen=True)
@@ -163,6 +172,13 @@ def make_lora_scheduler(inner: StageScheduler, options: EngineOptions) -> StageS
     if options.int8:  # nothing is added to weights in 8 bits
         return LoraScheduler(inner, UnmergeOnly(options.running))
     return made
+
+
+def admitted(options: EngineOptions) -> int:
+    """Requests that are in the stages at once: as many as may run; all that the engine takes where a policy chooses
+    among them."""
+    chooses = options.max_loras and not options.int8 and options.lora_policy not in (PER_FORWARD, UNMERGE_ONLY)
+    return options.running + (options.waiting if chooses else 0)
 
 
 def make_policy(name: str, batch: int, theta_ms: float, thetas: str = "") -> LoraPolicy:

@@ -9,6 +9,7 @@ or packed anew, but what `reserve` has not.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +24,7 @@ from auras_ros.lora.slots import Resident, finish
 from auras_ros.models.fused_llama import FusedLlama
 from auras_ros.models.linear import AnyLinear, duplicate, weight_blocks
 
+LOGGER = logging.getLogger(__name__)
 Place = tuple[int, str]
 """Layer and site."""
 
@@ -91,6 +93,7 @@ class MergedWeights:
                 self._use(resident)
             except Exception as error:  # a change that is half made would be in everybody's rows
                 self.refusal = f"a change of the weights failed: {error}"
+                LOGGER.warning("no adapter is merged any more: %s", self.refusal)
                 if not self.exact:
                     self._broken = f"{self.refusal}; without a copy of them (lora_exact) they cannot be restored"
                 self._use(None)

@@ -20,8 +20,8 @@ from auras_ros.lora.slots import AdapterSlots, Resident
 
 @dataclass
 class PoolStats:
-    """loads: adapters that were read into a slot; load_s: time of that in its thread. hits: requests that found theirs.
-    evictions: of loads, those that took the slot of another."""
+    """loads: adapters that were read into a slot; load_s: time of that in its thread. hits: requests that had none
+    read, as theirs was there or on its way. evictions: of loads, those that took the slot of another."""
 
     loads: int = 0
     load_s: float = 0.0
@@ -31,11 +31,12 @@ class PoolStats:
 
 @dataclass(eq=False)
 class Loaded:
-    """An adapter in a slot. users: requests that it is pinned by."""
+    """An adapter in a slot. users: requests that it is pinned by. used: whether the one that it was read for has it."""
 
     known: KnownAdapter
     resident: Resident
     users: int = 0
+    used: bool = False
 
 
 class AdapterPool:
@@ -71,7 +72,8 @@ class AdapterPool:
         if loaded is not None:
             loaded.users += 1
             self._loaded.move_to_end(known.digest)
-            self.stats.hits += 1
+            self.stats.hits += loaded.used
+            loaded.used = True
             return loaded.resident
         if (why := self._failed.pop(known, None)) is not None:
             raise AdapterError(f"adapter: '{known.name}': {why}")

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from auras_ros.checkpoints.peft import AdapterTargets
 from auras_ros.kernels import NUMBA, prepare
-from auras_ros.kernels.lora_table import LIBRARIES, RULE, FixedWay, WayChooser
+from auras_ros.kernels.lora_table import LIBRARIES, RULE, FixedWay, WayChooser, rule, rule_of_libraries
 from auras_ros.kernels.lora_table_file import read_tilings, read_ways
 from auras_ros.kernels.lora_ways import TILINGS, WAYS, way_named
 from auras_ros.lora.adaptation import Adaptation, row_groups, site_bounds
@@ -93,7 +93,9 @@ def _chooser(ways: str, compiled: bool) -> WayChooser:
     if not ways:
         return RULE if compiled else LIBRARIES
     try:
-        return FixedWay(way_named(ways)) if ways in WAYS or ways in TILINGS else read_ways(Path(ways))
+        if ways in WAYS or ways in TILINGS:
+            return FixedWay(way_named(ways))
+        return read_ways(Path(ways), otherwise=rule if compiled else rule_of_libraries)
     except FileNotFoundError:
         raise ValueError(f"engine: lora_ways: '{ways}' is no file, and no way: {', '.join(WAYS)}") from None
     except ValueError as error:

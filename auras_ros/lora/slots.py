@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -61,7 +62,7 @@ class AdapterSlots:
                 f" {self._end - 1}: none would be left for keys and values"
             )
         self.table: FactorTable = {}
-        self._changed: set[tuple[int, str]] = set()
+        self._changed, self._changing = set[tuple[int, str]](), threading.Lock()
 
     @property
     def device(self) -> torch.device:
@@ -69,7 +70,8 @@ class AdapterSlots:
 
     def taken_changes(self) -> set[tuple[int, str]]:
         """Where the table has changed since the last call."""
-        changed, self._changed = self._changed, set()
+        with self._changing:
+            changed, self._changed = self._changed, set()
         return changed
 
     def aligned(self, site: Site) -> bool:
@@ -119,12 +121,13 @@ class AdapterSlots:
         """Forwards find it from now on."""
         for place, factors in resident.decoder.items():
             self.table.setdefault(place, FactorSet())[resident.slot] = factors
-            self._changed.add(place)
+        with self._changing:
+            self._changed.update(resident.decoder)
 
     def withdraw(self, slot: int) -> None:
-        for place, factors in self.table.items():
-            if factors.pop(slot, None) is not None:
-                self._changed.add(place)
+        changed = [place for place, factors in self.table.items() if factors.pop(slot, None) is not None]
+        with self._changing:
+            self._changed.update(changed)
 
 
 def placed_rank(rank: int, kernels: bool) -> int:

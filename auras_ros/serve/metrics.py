@@ -71,7 +71,7 @@ class ServerMetrics:
             ("adapter_loads_total", "Adapters read into memory", engine.adapters.loads),
             ("adapter_load_seconds_total", "Time that this took, beside the forwards", engine.adapters.load_s),
             ("adapter_evictions_total", "Of these, those in the place of another", engine.adapters.evictions),
-            ("adapter_hits_total", "Requests whose adapter was in memory", engine.adapters.hits),
+            ("adapter_hits_total", "Requests for which no adapter had to be read", engine.adapters.hits),
         ):
             yield from _family(name, "counter", text, {"": count})
         for name, text, value in (

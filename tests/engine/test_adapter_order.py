@@ -7,6 +7,7 @@ Guards: two requests of one adapter that change places; a request that a policy 
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -44,12 +45,16 @@ class Timed:
         self._inner, self._clock, self._weights = engine._forwards, clock, engine.adapters._runtime.weights
         self._weights.took_ns = CHANGE_MS * MS
         self.started: list[tuple[VlmRequest, float]] = []  # in the order of their first forwards, and when that began
-        self.waited_ms: list[float] = []  # before each forward of each, since the one before or since it was admitted
+        self.rows: list[int] = []  # of each forward
+        # Of each adapter, before each forward of each request, since the one before or since it was admitted.
+        self.waited_ms: dict[str, list[float]] = defaultdict(list)
 
     def submit(self, dispatch: Dispatch) -> Future[Outcome]:
         now_ns = self._clock.now_ns()
+        self.rows.append(len(dispatch.requests))
         for each in dispatch.requests:
-            self.waited_ms.append((now_ns - (each.ran_ns or each.timings.started_ns)) / MS)
+            since_ns = each.ran_ns or each.timings.started_ns
+            self.waited_ms[each.request.adapter].append((now_ns - since_ns) / MS)
             if not each.ran_ns:
                 self.started.append((each.request, now_ns / MS))
         if dispatch.merged is not None and dispatch.merged not in self._weights._summed:
@@ -114,6 +119,20 @@ def test_requests_of_one_adapter_start_in_the_order_in_which_they_came(
     assert started != play.asked
 
 
+@pytest.mark.parametrize("policy", POLICY_NAMES)
+def test_a_policy_chooses_among_all_that_the_engine_has_taken(
+    written: Callable[[str], Written], folders: dict[str, Path], policy: str
+) -> None:
+    """More than can run: algorithm 1 and merging fill a batch with one adapter's requests."""
+    play = Play(written, folders, lora_policy=policy, running=3, max_loras=3, lora_theta_ms=10**6)
+    for name in "abaabaaa":
+        play.ask(name, 12)
+    play.finish()
+    order = "".join(request.adapter for request, _ in play.timed.started)
+    assert order == ("abaabaaa" if policy in ("per-forward", "unmerge-only") else "aaaaaabb")
+    assert max(play.timed.rows) == 3
+
+
 WAITS_MS = {
     "per-forward": STEP_MS,  # that of the other stage
     "unmerge-only": STEP_MS,
@@ -136,9 +155,25 @@ def test_nobody_waits_for_longer_than_theta_and_what_runs_then(
         if not play.engine.step():
             play.clock.advance(FORWARD_MS * MS)
     play.finish()
-    assert max(play.timed.waited_ms) <= WAITS_MS[policy]
+    longest_ms = max(max(each) for each in play.timed.waited_ms.values())
+    assert longest_ms <= WAITS_MS[policy]
     if WAITS_MS[policy] > THETA_MS:
-        assert max(play.timed.waited_ms) > THETA_MS / 2
+        assert longest_ms > THETA_MS / 2
+
+
+def test_an_application_with_a_theta_of_its_own_waits_for_no_longer(
+    written: Callable[[str], Written], folders: dict[str, Path]
+) -> None:
+    play = Play(written, folders, lora_policy="valora", running=8, max_loras=3, lora_thetas="b=40")
+    chance = random.Random(0)
+    while len(play.asked) < 80:
+        while play.engine.open < chance.randrange(9):
+            play.ask(chance.choices(NAMES[1:], (6, 1, 1))[0], chance.randrange(1, 30))
+        if not play.engine.step():
+            play.clock.advance(FORWARD_MS * MS)
+    play.finish()
+    assert max(play.timed.waited_ms["b"]) <= 40 + STEP_MS
+    assert 60 + STEP_MS < max(play.timed.waited_ms["c"]) <= THETA_MS + STEP_MS
 
 
 def test_who_waits_for_an_adapter_is_overtaken_for_a_second_at_most(

@@ -33,6 +33,7 @@ ASKED: list[tuple[str, list[tuple[int, int]], int]] = [
     ("the block must turn left: how many red things are in the way? " * 2, [], 0),
     ("is the tee left?", [(40, 60)], 0),
 ]
+ENDS = r".*(?:modality_projection\.proj|multi_modal_projector\.linear_[12]|merger\.mlp\.[02])|lm_head"
 ADAPTERS: dict[str, dict[str, Any]] = {
     "attention": {"pattern": r".*layers\.\d+\.self_attn\.[qkvo]_proj", "rank": 4, "seed": 1},
     "everything": {"pattern": f"{LANGUAGE}|{VISION}", "rank": 3, "alpha": 6.0, "seed": 2},
@@ -41,6 +42,7 @@ ADAPTERS: dict[str, dict[str, Any]] = {
         "alpha_pattern": {"v_proj": 3.0},
     },
     "queries": {"pattern": r".*layers\.0\.self_attn\.q_proj", "rank": 8, "alpha": 64.0, "seed": 4},
+    "ends": {"pattern": ENDS, "rank": 4, "alpha": 16.0, "seed": 5},
 }  # fmt: skip
 NAMES = ("", *ADAPTERS)
 RANK = 8
@@ -65,7 +67,7 @@ class Case:
         }
 
     def engine(self, **others: Any) -> Engine:
-        engine = engine_of(self.path, **{"max_loras": 4, "max_lora_rank": RANK, "kv_mib": 16} | others)
+        engine = engine_of(self.path, **{"max_loras": len(ADAPTERS), "max_lora_rank": RANK, "kv_mib": 16} | others)
         assert engine.adapters is not None
         for name, path in self.folders.items():
             engine.adapters.registry.add(name, path)
@@ -112,8 +114,10 @@ SETUPS: dict[str, dict[str, Any]] = {
         "lora_policy": "valora",
         "lora_theta_ms": 1,
     },
-    "one-at-a-time": {"running": 1},
-    "a-batch": {"running": 15},
+    "valora-on-parts": {"scheduler": "static:4", "splits": (2, 4), "lora_policy": "valora", "lora_theta_ms": 1},
+    "per-forward-on-parts": {"scheduler": "static:4", "splits": (2, 4)},
+    "one-at-a-time": {"running": 1, "waiting": 17},
+    "a-batch": {"running": 18},
     "chunks": {"chunked": True, "prefill_tokens": 23},
     "threads": {"own_threads": True},
     "two-slots": {"max_loras": 2, "running": 6},
@@ -153,7 +157,7 @@ class Merging:
 
 def test_tokens_stay_when_every_forward_has_another_adapter_merged(case: Case) -> None:
     scheduler = Merging()
-    engine = case.engine(scheduler=scheduler, running=15)
+    engine = case.engine(scheduler=scheduler, running=18)
     assert all_of(case, engine) == case.wanted
     assert scheduler.merged == set(NAMES)
     ended(engine)

@@ -220,6 +220,8 @@ def test_thetas_are_read_and_what_is_none_is_named() -> None:
 class Always:
     """Chooses the one that has waited longest."""
 
+    batch = 2
+
     def __init__(self, merged: Resident | None) -> None:
         self.merged = merged
 
@@ -274,3 +276,27 @@ def test_if_the_chosen_cannot_run_whoever_can_does_with_what_is_merged() -> None
     assert ([each.number for each in dispatch.requests], dispatch.merged) == ([1], A)
     state.running["vision"] = Dispatch("vision", ())
     assert LoraScheduler(Inner(0), Always(B)).next(state) is None  # what runs may free blocks
+
+
+def test_those_that_run_instead_of_the_chosen_are_a_batch_at_most() -> None:
+    dispatch = LoraScheduler(Inner(0), Always(B)).next(state_of(*queue("abab"), merged=A))
+    assert dispatch is not None
+    assert [each.number for each in dispatch.requests] == [1]
+
+
+def test_images_of_those_that_are_not_chosen_wait() -> None:
+    state = state_of(merged=A)
+    first, second = queue("ab")
+    state.queues["vision"] += [second]
+    state.queues["decode"] += [first]
+    seen = list[list[int]]()
+
+    class Looking(Inner):
+        def next(self, state: EngineState) -> Dispatch | None:
+            seen.append([each.number for each in state.ready("vision")])
+            return super().next(state)
+
+    assert LoraScheduler(Looking(), Always(A)).next(state) is not None
+    state.queues["decode"].clear()
+    LoraScheduler(Looking(), Always(A)).next(state)
+    assert seen[:2] == [[], [1]]

@@ -148,6 +148,21 @@ def test_a_slot_that_is_filled_anew_is_read_anew(way: str) -> None:
     torch.testing.assert_close(made[1][1], factors(2, 3).b @ (factors(2, 3).a @ x[1]))
 
 
+def test_gathered_factors_are_the_batchs_though_another_adapter_comes_or_goes_meanwhile() -> None:
+    """In another thread, between the batch and the copy of all factors."""
+    x, y = torch.ones(2, 16), torch.zeros(2, 8)
+    held = FactorSet({slot: factors(2, slot) for slot in (1, 2)})
+    expected = torch.stack([held[2].b @ (held[2].a @ x[0]), held[1].b @ (held[1].a @ x[1])])
+    batch = RowGroups([RowGroup(2, 0, 1), RowGroup(1, 1, 2)]).batch(held.kind, x)
+    held[0] = factors(2, 0)
+    WAYS["gathered"](y, x, batch, held, (0, 8))
+    torch.testing.assert_close(y, expected)
+    batch = RowGroups([RowGroup(2, 0, 1), RowGroup(1, 1, 2)]).batch(held.kind, x)
+    del held[0]
+    WAYS["gathered"](y.zero_(), x, batch, held, (0, 8))
+    torch.testing.assert_close(y, expected)
+
+
 def test_few_copies_are_kept_and_one_adapter_needs_none() -> None:
     held = FactorSet({slot: factors(2, slot) for slot in range(5)})
     assert held.form(join, (3,), (0, 8)).a.data_ptr() == held[3].a.data_ptr()

@@ -269,7 +269,9 @@ def failing(monkeypatch: pytest.MonkeyPatch, layers: int) -> None:
     monkeypatch.setattr(_MergedLinear, "add", fails)
 
 
-def test_a_change_that_fails_leaves_the_base_model_and_no_other_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_that_fails_leaves_the_base_model_and_no_other_is_made(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     decoder = Decoder()
     base = decoder.hidden(IDS)
     first, second = decoder.put(0, RANK, 1), decoder.put(1, RANK, 2)
@@ -281,6 +283,7 @@ def test_a_change_that_fails_leaves_the_base_model_and_no_other_is_made(monkeypa
     assert weights.merged is None
     assert torch.equal(decoder.hidden(IDS), base)
     assert weights.refusal == "a change of the weights failed: no more"
+    assert f"no adapter is merged any more: {weights.refusal}" in caplog.text
     weights.switch(None)  # the base model's serve
 
 

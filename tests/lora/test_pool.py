@@ -94,7 +94,7 @@ def test_an_adapter_is_read_once_and_pinned_by_everyone() -> None:
     assert not pool.pool.poll()
     first, second = pool.pool.acquire(known(1)), pool.pool.acquire(known(1))
     assert first is second is not None
-    assert (pool.pool.stats.loads, pool.pool.stats.hits) == (1, 2)
+    assert (pool.pool.stats.loads, pool.pool.stats.hits) == (1, 1)  # one of them had it read
     assert pool.decoder.slots.table[0, "qkv"].keys() == {first.slot}
 
 

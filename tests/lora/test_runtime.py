@@ -5,16 +5,21 @@ Guards: bfloat16's factors for a way that cannot read them; our kernels for rows
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 import torch
 
-from auras_ros.kernels.lora_table import LIBRARIES, RULE
+from auras_ros.kernels.lora_batch import LoraShape
+from auras_ros.kernels.lora_table import LIBRARIES, RULE, rule_of_libraries
+from auras_ros.kernels.lora_table_file import cpu_name, write_table
+from auras_ros.kernels.lora_ways import COMPILED, WAYS
 from auras_ros.lora.runtime import LoraRuntime
 from auras_ros.models.paged_kv import PagedKVCache
 from tests.lora.decoders import RANK, Decoder, adapter
 
+GAP = LoraShape("prefill", 4, 8, 64, 64, 1, 2)  # a shape
 NO_TARGETS = cast(Any, None)  # nothing is added from a folder
 
 
@@ -40,6 +45,22 @@ def test_halves_are_for_our_kernels_and_these_for_float32(
         for part in each:
             part.copy_(part.bfloat16())
     assert {factors.a.dtype for factors in runtime.slots.write(0, own).decoder.values()} == {kept}
+
+
+@pytest.mark.parametrize(("dtype", "otherwise"), [(torch.float32, COMPILED), (torch.bfloat16, rule_of_libraries(GAP))])
+def test_a_table_chooses_and_where_it_has_nothing_the_rule_of_its_type(
+    dtype: torch.dtype, otherwise: str, tmp_path: Path
+) -> None:
+    """Beside ways that read no bfloat16, factors of a float32 model stay as it is."""
+    pytest.importorskip("numba")
+    write_table(tmp_path / "ways.json", cpu_name(), {LoraShape("decode", 4, 8, 64, 64, 1, 2): "padded"})
+    decoder = Decoder(dtype)
+    store = PagedKVCache(decoder.config.layers, 64, 8, decoder.config.kv_heads, 12, dtype=dtype).store
+    runtime = LoraRuntime(decoder.llama, store, NO_TARGETS, 1, RANK, str(tmp_path / "ways.json"))
+    assert runtime._chooser.choose(LoraShape("decode", 3, 8, 32, 64, 1, 2)) is WAYS["padded"]
+    assert runtime._chooser.choose(GAP) is WAYS[otherwise]
+    resident = runtime.slots.write(0, adapter(decoder, RANK, 0))
+    assert {factors.a.dtype for factors in resident.decoder.values()} == {dtype}
 
 
 def test_what_was_made_of_a_decodes_rows_is_kept_while_they_stay() -> None:

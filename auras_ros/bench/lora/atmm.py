@@ -164,8 +164,8 @@ def _search(options: argparse.Namespace, report: Report, say: Say, ends: Ends) -
     began_s = time.monotonic()
     entries = search(_todo(options), options, report, say, ends)
     search_s = time.monotonic() - began_s
-    report.summary |= {"search_s": search_s, "shapes": len(entries), "ways": len(WAYS)}
-    for way in WAYS:
+    report.summary |= {"search_s": search_s, "shapes": len(entries), "ways": len(options.ways)}
+    for way in options.ways:
         report.summary[f"shapes_{way.replace('-', '_')}"] = sum(each == way for each in entries.values())
     write_table(options.search, options.where, entries, search_s=search_s, torch=torch.__version__)
 

@@ -40,6 +40,8 @@ from auras_ros.bench.peers_vlm.server import ServerCommand, ServerGroup
 from auras_ros.bench.peers_vlm.sides import AT_ONCE, OUR_OPTIONS, OURS, SERVE, VLLM, openmp_of, vllm
 from auras_ros.bench.peers_vlm.stream import StreamedAnswer
 from auras_ros.bench.peers_vlm.workload import Shape
+from auras_ros.kernels.lora_batch import LoraShape
+from auras_ros.kernels.lora_table_file import cpu_name, write_table
 from auras_ros.measure.cores import on_cores
 from auras_ros.measure.minutes import Ends, MeasureStep, run_parts
 from auras_ros.own_environment import SetupError
@@ -52,20 +54,32 @@ OWN, MERGE_ONLY = f"{OURS} per-forward", f"{OURS} merge-only"
 
 
 class LoraSide(NamedTuple):
-    """way: to multiply; "" is what the searched table says. in_place: what is merged is added to the base model's
-    weights and taken away again, as dLoRA does (3.2). several: the side keeps `AdapterLoad.merged` adapters' merged
-    weights, and not one's."""
+    """way: to multiply; "" is what the searched table says. decode_way: in decodes, if that is another one. in_place:
+    what is merged is added to the base model's weights and taken away again, as dLoRA does (3.2). several: the side
+    keeps `AdapterLoad.merged` adapters' merged weights, and not one's."""
 
     policy: str
     way: str = ""
+    decode_way: str = ""
     in_place: bool = False
     several: bool = False
+
+    def ways(self, folder: Path, threads: int) -> str:
+        """Option `lora_ways`: a way's name, or the file of a table, which is written to the folder. threads: of the
+        side's torch."""
+        if not self.decode_way:
+            return self.way
+        path, any_size = folder / f"{self.way}-{self.decode_way}.json", (1, 1, 1, 1)  # the nearest shape of a phase
+        chosen = {"prefill": self.way, "decode": self.decode_way}.items()
+        shapes = {LoraShape(phase, *any_size, parts, 1): way for phase, way in chosen for parts in (1, 2, 3)}
+        write_table(path, cpu_name(threads), shapes)
+        return str(path)
 
 
 SYSTEMS = {
     OWN: LoraSide("per-forward", several=True),
     "s-lora": LoraSide("unmerge-only", "segmented"),
-    "punica": LoraSide("unmerge-only", "gathered"),
+    "punica": LoraSide("unmerge-only", "segmented", decode_way="gathered"),  # its SGMV and its BGMV
     # dLoRA's einsum would join the adapters of each batch, which takes longer here
     "dlora": LoraSide("dlora", "segmented", in_place=True),
     MERGE_ONLY: LoraSide("merge-only"),
@@ -214,7 +228,8 @@ def our_side(
     words_ += ["--max-loras", str(asked.slots), "--max-lora-rank", str(asked.rank), "--kv-mib", str(KV_MIB)]
     words_ += ["--lora-policy", own.policy, "--lora-theta-ms", str(options.theta_ms)]
     words_ += ["--max-merged-loras", str(max(merged_loras(side, asked), 1))]
-    words_ += ["--lora-ways", own.way or str(options.table or ""), *(["--no-lora-exact"] if own.in_place else [])]
+    ways = own.ways(options.setup, options.cores) or str(options.table or "")
+    words_ += ["--lora-ways", ways, *(["--no-lora-exact"] if own.in_place else [])]
     return ServerCommand(side, words_, openmp_of(python), own=True)
 
 

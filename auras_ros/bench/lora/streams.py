@@ -28,6 +28,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+import torch
 
 from auras_ros import resources
 from auras_ros.bench.figures.paper import PaperFigure, beside_ours
@@ -126,10 +127,12 @@ def run(argv: list[str], progress: Say) -> Report:
 class StreamWindows:
     """A side's engine in a thread of its own, and chunks for it."""
 
-    def __init__(self, side: str, options: argparse.Namespace, adapters: Mapping[str, Path]) -> None:
+    def __init__(self, side: str, options: argparse.Namespace, adapters: Mapping[str, Path], into: Path) -> None:
+        """into: a folder for a table of ways."""
         own = SIDES[side]
+        ways = own.ways(into, torch.get_num_threads())
         settings = EngineOptions(
-            max_loras=len(adapters), max_lora_rank=options.rank, lora_policy=own.policy, lora_ways=own.way,
+            max_loras=len(adapters), max_lora_rank=options.rank, lora_policy=own.policy, lora_ways=ways,
             lora_exact=not own.in_place, waiting=4096, image_cache_mib=0,
         )  # fmt: skip
         self._engine, self._options, self._head = (
@@ -199,11 +202,12 @@ def most_streams(fits: Callable[[int], bool], most: int) -> int:
 
 def _streams(report: Report, options: argparse.Namespace, say: Say, ends: Ends) -> None:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        adapters = write_adapters(options.folder, Path(folder), options.adapters, options.rank, options.seed)
+        into = Path(folder)
+        adapters = write_adapters(options.folder, into, options.adapters, options.rank, options.seed)
         width = open_vlm(options.folder).targets.width
         for path in adapters.values():
             write_head(path, width)
-        sides = {side: stack.enter_context(closing(StreamWindows(side, options, adapters))) for side in SIDES}
+        sides = {side: stack.enter_context(closing(StreamWindows(side, options, adapters, into))) for side in SIDES}
         found: dict[str, list[int]] = {side: [] for side in sides}
         for number, side in _turns(options, list(sides), ends):
             say(f"streams: round {number + 1} of {options.rounds}, {side}")

@@ -23,6 +23,8 @@ from auras_ros.bench.peers_vlm.contest import CLOSED, ModelWindows, Window
 from auras_ros.bench.peers_vlm.stream import StreamedAnswer
 from auras_ros.bench.peers_vlm.workload import Shape
 from auras_ros.cli import bench as cli
+from auras_ros.kernels.lora_batch import LoraShape
+from auras_ros.kernels.lora_table_file import read_ways
 
 ROOT = Path(__file__).parents[3]
 
@@ -211,15 +213,28 @@ def test_the_gain_is_over_the_best_system_and_over_the_best_policy() -> None:
 
 
 @pytest.mark.parametrize("side", load.SIDES)
-def test_other_systems_keep_one_adapters_merged_weights(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_systems_keep_one_adapters_merged_weights(
+    side: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As many as are asked for: ours, and policies that are given them."""
     monkeypatch.setattr(load, "openmp_of", lambda _: {})
-    asked, options = load.AdapterLoad(0.6, 8, 16, 8, 3), argparse.Namespace(theta_ms=250, table=None)
+    asked, options = (
+        load.AdapterLoad(0.6, 8, 16, 8, 3),
+        argparse.Namespace(theta_ms=250, table=None, setup=tmp_path, cores=2),
+    )
     words = load.our_side(side, Path("python"), Path("model"), "m", {"a": Path("a")}, asked, options).argv
     kept = [words[place + 1] for place, word in enumerate(words) if word == "--max-merged-loras"]
     assert kept == (["3"] if side in (load.OWN, *load.MERGED_ALL) else ["1"])
     assert ("--no-lora-exact" in words) == (side == "dlora")
     assert load.merged_loras("vllm eager", asked) == load.merged_loras("s-lora", asked) == 0
+
+
+def test_punicas_side_gathers_in_decodes_and_multiplies_segments_in_prefills(tmp_path: Path) -> None:
+    ways = read_ways(Path(load.SIDES["punica"].ways(tmp_path, 2)), 2)
+    for tokens, rank, width, parts, adapters in ((1, 8, 64, 1, 1), (7, 64, 896, 3, 8), (512, 128, 4864, 2, 4)):
+        sizes = (tokens, rank, width, width, parts, adapters)
+        assert ways.name(LoraShape("prefill", *sizes)) == "segmented"
+        assert ways.name(LoraShape("decode", *sizes)) == "gathered"
 
 
 @pytest.mark.parametrize(
