@@ -48,7 +48,7 @@ ENGINE_HELP = {
     "max_loras": "LoRA adapters in memory at once; by default as many as --lora-modules, up to 8; 8 with --lora-folder",
     "max_lora_rank": "largest rank of an adapter",
     "lora_policy": "which requests run, and which adapter is merged: per-forward, valora and others (docs/lora.md)",
-    "lora_theta_ms": "how long valora, dlora and merge-only let a request wait, ms",
+    "lora_theta_ms": "how long valora, dlora and merge-only let a request wait whose adapter is not merged, ms",
     "lora_thetas": "other times for requests of some adapters: name=ms,name=ms",
     "lora_exact": "merged weights are a second copy, computed from the base model's; without it each change rounds",
     "max_merged_loras": "adapters whose merged weights are in memory at once, each as large as the decoder's layers",

@@ -43,9 +43,10 @@ class EngineAdapters:
         """What the last computation of an adapter's weights took."""
         return self._runtime.weights.took_ns
 
-    def picker(self, now_ns: int) -> Callable[[ActiveRequest], bool]:
+    def picker(self, now_ns: int, overtaking: bool = True) -> Callable[[ActiveRequest], bool]:
         """Says whether a request may start, asked of those that wait, in their order: those whose adapter is in memory,
-        which is pinned then, or who need none. Once an earlier one has waited for OVERTAKING_NS, no later one may."""
+        which is pinned then, or who need none. Once an earlier one has waited for OVERTAKING_NS, no later one may;
+        without overtaking, at once."""
         held = False
 
         def may_start(active: ActiveRequest) -> bool:
@@ -61,7 +62,8 @@ class EngineAdapters:
             except AdapterError as error:
                 self._failed.append((active, str(error)))
                 return False
-            held = active.resident is None and now_ns - active.timings.arrived_ns > OVERTAKING_NS
+            waited_ns = now_ns - active.timings.arrived_ns
+            held = active.resident is None and (not overtaking or waited_ns > OVERTAKING_NS)
             return active.resident is not None
 
         return may_start

@@ -29,10 +29,16 @@ class BlockAllocation:
 
     def fits(self, requests: Sequence[ActiveRequest], counts: Sequence[int]) -> bool:
         """Whether there are blocks for this prefill, and one for each request that decodes. One alone, where nothing
-        decodes, fits always: those who wait give back theirs."""
+        decodes, fits always: those who wait give back theirs, if they came later."""
         needed = sum(self._tables.lacking(each, count) for each, count in zip(requests, counts, strict=True))
         decoding = len(self._queues["decode"])
-        alone = len(requests) == 1 and not decoding and not any(each.busy for each in self._queues.everyone())
+        alone = (
+            len(requests) == 1
+            and not decoding
+            and not any(
+                each.busy or (each.table and each.order < requests[0].order) for each in self._queues.everyone()
+            )
+        )
         unused = 0 if self._adapters is None else self._adapters.pool.unused_blocks
         return alone or needed + decoding <= self._tables.free + unused
 

@@ -44,7 +44,7 @@ from auras_ros.engine.scheduler import (
 )
 from auras_ros.engine.stats import EngineSnapshot, EngineStats
 from auras_ros.engine.tables import BlockTables, EngineMemory
-from auras_ros.engine.valora import admitted
+from auras_ros.engine.valora import LoraScheduler, admitted
 from auras_ros.engine.workers import Outcome
 from auras_ros.lora.heads import HeadResult
 from auras_ros.lora.pool import PoolStats
@@ -90,7 +90,8 @@ class Engine:
         self._clock = clock or MonotonicClock()
         self._tables = BlockTables(cache, options.prefix_cache)
         self._images = ImageCache(options.image_cache_mib << 20)
-        self._intake, self._admitted = Intake(self.capacity), admitted(options)
+        self._intake = Intake(self.capacity)
+        self._admitted = admitted(options) if isinstance(scheduler, LoraScheduler) else options.running
         self._gaps = FrameGaps(reservation, self._intake.wake)
         self.stats = EngineStats()
         self._queues = StageQueues()
@@ -210,7 +211,7 @@ class Engine:
 
     def step(self) -> bool:
         """One round. Returns whether anything was done."""
-        drained = self._drain()
+        preempted, drained = self.stats.preemptions, self._drain()
         admitted = self._admit()
         dispatched = 0
         while (dispatch := self._scheduler.next(self._state)) is not None:
@@ -219,7 +220,7 @@ class Engine:
             dispatched += 1
             if self._running and self._running[-1].future.done():  # in this thread: what it made is scheduled first
                 break
-        return bool(drained or admitted or dispatched)
+        return bool(drained or admitted or dispatched or self.stats.preemptions > preempted)
 
     def wait(self, timeout_s: float | None = None) -> None:
         """After a step that did nothing: until a forward has ended, a request comes, or this time is over."""
@@ -284,7 +285,7 @@ class Engine:
         """The first one that waits and whose adapter is in memory."""
         if self.adapters is None:
             return self._intake.take()
-        active = self._intake.take_first(self.adapters.picker(now_ns))
+        active = self._intake.take_first(self.adapters.picker(now_ns, self.running < self.options.running))
         for each, why in self.adapters.failed():
             if self._intake.take_if(lambda one, each=each: one is each):  # type: ignore[misc]
                 self._end(each, "error", why)

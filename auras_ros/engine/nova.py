@@ -36,7 +36,7 @@ class NovaScheduler:
     def _front(self, state: EngineState) -> Dispatch | None:
         """The next prefill or image, on its part of the device if something decodes."""
         dispatch = prefill_up_to(state, 1, chunked=False) or next_image(state)
-        decoding = len(state.queues["decode"])
+        decoding = len(state.allowed("decode"))
         if dispatch is None or not decoding:
             return dispatch
         units = self._units.beside_prefill if dispatch.stage == "prefill" else self._units.beside_vision

@@ -28,12 +28,12 @@ class EngineOptions:
     another stage. answer_tokens: of an answer, in the mean, for Nova's plan. swap_layers: physical layers that hold the
     vision encoder's layers in turn; 0: all stay in memory. swap_folder: for their file, where one is needed. swap_core:
     of the thread that reads it; -1: any. max_loras: adapters that are in memory at once; 0: none can be asked for.
-    max_lora_rank: of an adapter. lora_policy: which requests run and what is merged meanwhile
-    (`valora`). lora_theta_ms: what it lets a request wait. lora_thetas: of adapters whose requests may wait for another
-    time: name=ms,name=ms. lora_exact: merged weights are a second copy, computed from the base model's; without it
-    products are added and taken away again, which takes less memory and drifts by rounding. max_merged_loras: copies,
-    and so adapters whose merged weights are there at once. lora_ways: how adapters'
-    products are multiplied: a way's name, or the file of a searched table. Raises ValueError, naming the option."""
+    max_lora_rank: of an adapter. lora_policy: which requests run and what is merged meanwhile (`valora.POLICY_NAMES`).
+    lora_theta_ms: what it lets a request wait whose adapter is not merged. lora_thetas: of adapters whose requests may
+    wait for another time: name=ms,name=ms. lora_exact: merged weights are a second copy, computed from the base
+    model's; without it products are added and taken away again, which takes less memory and drifts by rounding.
+    max_merged_loras: copies, and so adapters whose merged weights are there at once. lora_ways: how adapters' products
+    are multiplied: a way's name, or the file of a searched table. Raises ValueError, naming the option."""
 
     device: str = "cpu"
     length: int = 0

@@ -133,13 +133,14 @@ class EngineState:
     now_ns: int = 0
     lora: LoraState = field(default_factory=LoraState)
 
+    def allowed(self, stage: Stage) -> list[ActiveRequest]:
+        """Those of the stage that an adapters' policy has chosen; all without one."""
+        queue, chosen = self.queues[stage], self.lora.chosen
+        return queue if chosen is None else [each for each in queue if each.number in chosen]
+
     def ready(self, stage: Stage) -> list[ActiveRequest]:
         """Those that wait for the stage, if it is idle."""
-        if stage in self.running:
-            return []
-        waiting = [each for each in self.queues[stage] if not each.busy]
-        chosen = self.lora.chosen
-        return waiting if chosen is None else [each for each in waiting if each.number in chosen]
+        return [] if stage in self.running else [each for each in self.allowed(stage) if not each.busy]
 
     def waited_ns(self, active: ActiveRequest) -> int:
         """Since it last ran, or came."""

@@ -15,6 +15,7 @@ from auras_ros.engine.scheduler import DECODER, Dispatch, EngineState, StageSche
 from auras_ros.lora.slots import Resident
 
 UNMERGE_ONLY = "unmerge-only"
+AMONG = 4  # batches that a policy chooses among: one who waits is in memory with image and adapter
 
 
 class LoraBatch(NamedTuple):
@@ -25,6 +26,9 @@ class LoraBatch(NamedTuple):
 
 
 class LoraPolicy(Protocol):
+    """Those who would run if nothing were merged, as many as fill a batch, first come first, are who can starve: who
+    waits behind them waits for a place, whatever is merged."""
+
     @property
     def batch(self) -> int:
         """Requests that it lets run at once (MaxBS)."""
@@ -38,7 +42,7 @@ class LoraPolicy(Protocol):
 class LoraScheduler:
     """The policy's choice before each forward, among the requests of all stages (`admitted`), those in a forward
     included: what they have decides with. While one of the decoder runs, another one beside it keeps what is merged; a
-    change waits until none does."""
+    change waits until none does. Images of a batch, first come first, wait for no choice."""
 
     def __init__(self, inner: StageScheduler, policy: LoraPolicy) -> None:
         self._inner, self._policy = inner, policy
@@ -46,11 +50,13 @@ class LoraScheduler:
     def next(self, state: EngineState) -> Dispatch | None:
         waiting = sorted(state.queues.everyone(), key=lambda each: each.order)
         requests, merged = self._policy.choose(waiting, state) if waiting else LoraBatch((), state.lora.merged)
-        dispatch = self._inner.next(_only(requests, state))
+        images = state.queues["vision"][: self._policy.batch]
+        dispatch = self._inner.next(_only([*requests, *images], state))
         if dispatch is None and not state.running and waiting:
-            # Those chosen cannot run, for want of blocks that others have: whoever can does, in whatever mode is.
-            decoding = state.queues["decode"][: self._policy.batch]
-            dispatch, merged = self._inner.next(_only(decoding, state)), state.lora.merged
+            # Those chosen cannot run, for want of blocks that others have: these do, in whatever mode is.
+            owners_first = sorted(state.queues["prefill"], key=lambda each: not each.table)
+            able = state.queues["decode"] or owners_first
+            dispatch, merged = self._inner.next(_only(able[: self._policy.batch], state)), state.lora.merged
         if dispatch is None or dispatch.stage == "vision":
             return dispatch
         if merged is not state.lora.merged and any(stage in state.running for stage in DECODER):
@@ -75,14 +81,14 @@ class UnmergeOnly:
 
 @dataclass(frozen=True)
 class MergeOnly:
-    """Requests of one adapter at a time: that of the oldest one, until it has none or another has waited for theta_ms
-    longer."""
+    """Requests of one adapter at a time: of the one that has waited longest, until it has none or another has waited
+    for theta_ms."""
 
     batch: int
     theta_ms: float
 
     def choose(self, waiting: Sequence[ActiveRequest], state: EngineState) -> LoraBatch:
-        first = max(waiting, key=state.waited_ns)
+        first = max(waiting[: self.batch], key=state.waited_ns)
         own = [each for each in waiting if each.resident is state.lora.merged]
         stays = own and state.waited_ns(first) < self.theta_ms * 1e6
         merged = state.lora.merged if stays else first.resident
@@ -101,14 +107,14 @@ class DLora:
     unmerge_share: float = 0.5
 
     def choose(self, waiting: Sequence[ActiveRequest], state: EngineState) -> LoraBatch:
-        most = _most_wanted(waiting)
+        most, unmerged = _most_wanted(waiting), waiting[: self.batch]
         own = [each for each in waiting if most is not None and each.resident is most]
-        others = [each for each in waiting if most is None or each.resident is not most]
+        others = [each for each in unmerged if each.resident is not most]
         starving = any(state.waited_ns(each) > self.theta_ms * 1e6 for each in others)
         share = self.unmerge_share if state.lora.merged is not None else self.merge_share
         if most is not None and not starving and len(own) >= share * min(len(waiting), self.batch):
             return LoraBatch(own[: self.batch], most)
-        return LoraBatch(waiting[: self.batch], None)
+        return LoraBatch(unmerged, None)
 
 
 @dataclass(frozen=True)
@@ -124,20 +130,20 @@ class Valora:
     thetas: Mapping[str, float] = field(default_factory=dict)
 
     def choose(self, waiting: Sequence[ActiveRequest], state: EngineState) -> LoraBatch:
-        merged, batch = state.lora.merged, min(self.batch, len(waiting))
+        merged, unmerged = state.lora.merged, waiting[: self.batch]
         most = _most_wanted(waiting, merged)
         own = [each for each in waiting if most is not None and each.resident is most]
         switch_ns = 0 if most in (merged, *state.lora.summed) else state.lora.switch_ns
         takes_ns = state.lora.forward_ns + switch_ns
-        late_ns = {each.number: state.waited_ns(each) + takes_ns - self._theta_ns(each) for each in waiting}
-        starving = [each for each in waiting if each.resident is not most and late_ns[each.number] > 0]
-        starving = sorted(starving, key=lambda each: late_ns[each.number], reverse=True)[:batch]
-        left = batch - len(starving)
+        starving = [
+            each for each in unmerged
+            if each.resident is not most and state.waited_ns(each) + takes_ns > self._theta_ns(each)
+        ]  # fmt: skip
+        batch, left = len(unmerged), len(unmerged) - len(starving)
         wanted = 2 * len(starving) <= batch and 2 * len(own) > batch - (most is merged)
         if wanted and (switch_ns == 0 or _pays(own[:left], state)):
             return LoraBatch([*starving, *own[:left]], most)  # merged; with others, mixture
-        others = [each for each in waiting if each not in starving]
-        return LoraBatch([*starving, *others[:left]], None)
+        return LoraBatch(unmerged, None)
 
     def _theta_ns(self, active: ActiveRequest) -> float:
         return 1e6 * self.thetas.get(active.request.adapter or "", self.theta_ms)
@@ -175,10 +181,10 @@ def make_lora_scheduler(inner: StageScheduler, options: EngineOptions) -> StageS
 
 
 def admitted(options: EngineOptions) -> int:
-    """Requests that are in the stages at once: as many as may run; all that the engine takes where a policy chooses
-    among them."""
+    """Requests that are in the stages at once: as many as may run; some times as many where a policy chooses among
+    them."""
     chooses = options.max_loras and not options.int8 and options.lora_policy not in (PER_FORWARD, UNMERGE_ONLY)
-    return options.running + (options.waiting if chooses else 0)
+    return min(AMONG * options.running, options.running + options.waiting) if chooses else options.running
 
 
 def make_policy(name: str, batch: int, theta_ms: float, thetas: str = "") -> LoraPolicy:

@@ -176,10 +176,12 @@ def test_an_application_with_a_theta_of_its_own_waits_for_no_longer(
     assert 60 + STEP_MS < max(play.timed.waited_ms["c"]) <= THETA_MS + STEP_MS
 
 
+@pytest.mark.parametrize("policy", POLICY_NAMES)
 def test_who_waits_for_an_adapter_is_overtaken_for_a_second_at_most(
-    written: Callable[[str], Written], folders: dict[str, Path]
+    written: Callable[[str], Written], folders: dict[str, Path], policy: str
 ) -> None:
-    play = Play(written, folders, running=2, max_loras=1)
+    """Where a policy chooses among more than may run, by no more than those."""
+    play = Play(written, folders, lora_policy=policy, running=2, max_loras=1)
     play.pool._executor = reading = Later()
     play.ask("a")
     while play.clock.now_ns() < 2 * OVERTAKING_NS:

@@ -116,6 +116,30 @@ def test_adapters_give_their_blocks_to_requests_that_need_them(
     engine.close()
 
 
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("policy", ["valora", "dlora", "merge-only"])
+def test_requests_that_a_policy_passes_over_keep_no_block_for_ever(
+    model: Written, prompts: list[VlmPrompt], tmp_path: Path, policy: str, chunked: bool
+) -> None:
+    """Another adapter's turn at every forward, and room for one prompt: whoever is chosen gets no block while the
+    others keep theirs."""
+    folders = adapters(model, tmp_path, 3, rank=2)
+    settings = {"lora_policy": policy, "lora_theta_ms": 1, "chunked": chunked, "prefill_tokens": 24, "running": 3}
+    settings |= {"max_loras": 3, "max_lora_rank": 2, "block": 4, "prefix_cache": False}
+    slot = make(model, **settings).adapters.pool._slots.blocks  # type: ignore[union-attr]
+    longest = max(len(prompt.ids) for prompt in prompts) + TOKENS
+    engine = make(model, blocks=3 * slot + longest // 4 + 2, **settings)
+    for name, path in folders.items():
+        engine.add_adapter(name, path)
+    names = ("a0", "a1", "a2", "a1")
+    requests = [asked(prompt, name) for prompt in prompts for name in names]
+    requests += [VlmRequest(prompts[1], ignore_eos=True, max_tokens=60, adapter=name) for name in names]
+    given = answers(engine, requests)
+    assert {answer.finish for answer in given} == {"length"}
+    ended(engine)
+    engine.close()
+
+
 def test_the_longest_request_fits_beside_its_own_adapter(
     model: Written, prompts: list[VlmPrompt], tmp_path: Path
 ) -> None:

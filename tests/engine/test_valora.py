@@ -35,7 +35,7 @@ NOW_MS, THETA_MS = 1000.0, 100.0
 def request(number: int, adapter: Resident | None, waited_ms: float = 0.0) -> ActiveRequest:
     """One that decodes."""
     ran_ns = round((NOW_MS - waited_ms) * 1e6)
-    fields: dict[str, Any] = {"order": (0, number), "number": number, "busy": False, "ran_ns": ran_ns}
+    fields: dict[str, Any] = {"order": (0, number), "number": number, "busy": False, "ran_ns": ran_ns, "table": []}
     fields["left"] = 10
     fields["request"] = SimpleNamespace(adapter=None if adapter is None else adapter.adapter)
     return cast(ActiveRequest, SimpleNamespace(resident=adapter, **fields))
@@ -72,8 +72,17 @@ def test_who_starves_runs_beside_the_merged_one() -> None:
     """Mixture: at most half of the batch."""
     waiting = queue("abacaa", r1=THETA_MS + 1, r3=THETA_MS + 2)
     assert chosen(valora(4), state_of(*waiting)) == ([0, 1, 2, 3], A)
-    waiting = queue("abacaab", r1=101, r3=101, r6=101)
-    assert chosen(valora(4), state_of(*waiting)) == ([0, 1, 3, 6], None)  # more than half: unmerged
+    waiting = queue("abbcaaa", r1=101, r2=101, r3=101)
+    assert chosen(valora(4), state_of(*waiting)) == ([0, 1, 2, 3], None)  # more than half: unmerged
+
+
+def test_who_waits_behind_a_batch_waits_for_a_place_and_starves_of_nothing() -> None:
+    late = {f"r{number}": 101.0 for number in range(3, 9)}
+    assert chosen(valora(4), state_of(*queue("aaabbcc--", **late))) == ([0, 1, 2, 3], A)
+    assert chosen(valora(2), state_of(*queue("aaabbb", **late))) == ([0, 1], A)
+    assert chosen(DLora(2, THETA_MS), state_of(*queue("aaabb", **late))) == ([0, 1], A)
+    assert chosen(MergeOnly(2, THETA_MS), state_of(*queue("abaa", r1=101, r2=900), merged=A)) == ([1], B)
+    assert chosen(MergeOnly(2, THETA_MS), state_of(*queue("aaab", r2=900, r3=901), merged=A)) == ([0, 1], A)
 
 
 def test_an_adapter_may_have_a_theta_of_its_own() -> None:
@@ -81,8 +90,8 @@ def test_an_adapter_may_have_a_theta_of_its_own() -> None:
     assert chosen(policy, state_of(*waiting)) == ([0, 1, 2, 4], A)  # what has waited for longer may wait for longer
     assert chosen(policy, state_of(*queue("abacaa", r3=401))) == ([0, 2, 3, 4], A)
     assert chosen(policy, state_of(*queue("abacaa", r1=15), forward_ms=6)) == ([0, 1, 2, 4], A)
-    most_late = queue("aaaabbc", r4=21, r5=99, r6=402)
-    assert chosen(valora(2, policy.thetas), state_of(*most_late)) == ([5, 6], None)
+    assert chosen(policy, state_of(*queue("bcbaaaa", r0=21, r1=399, r2=21))) == ([0, 2, 3, 4], A)
+    assert chosen(policy, state_of(*queue("bcbaaaa", r0=21, r1=401, r2=21))) == ([0, 1, 2, 3], None)
 
 
 def test_without_a_majority_nothing_is_merged() -> None:
@@ -175,8 +184,7 @@ FORWARD_MS, FORWARDS = 10, 20
     ],
 )
 def test_nobody_waits_for_ever(name: str, batch: int, forwards: int) -> None:
-    """Nine wait for a batch of so many; an engine's are never more than a batch. Each runs FORWARDS times at most; then
-    another one comes."""
+    """Nine wait for a batch of so many. Each runs FORWARDS times at most; then another one comes."""
     for seed in range(5):
         chance, policy, merged, now_ms = random.Random(seed), make_policy(name, batch, THETA_MS), None, NOW_MS
         waiting = queue("aaaaaabc-")
@@ -284,12 +292,11 @@ def test_those_that_run_instead_of_the_chosen_are_a_batch_at_most() -> None:
     assert [each.number for each in dispatch.requests] == [1]
 
 
-def test_images_of_those_that_are_not_chosen_wait() -> None:
-    state = state_of(merged=A)
-    first, second = queue("ab")
-    state.queues["vision"] += [second]
-    state.queues["decode"] += [first]
-    seen = list[list[int]]()
+def test_a_batchs_images_wait_for_no_choice() -> None:
+    state, seen = state_of(merged=A), list[list[int]]()
+    decoding, *looking = queue("abbb")
+    state.queues["decode"] += [decoding]
+    state.queues["vision"] += looking
 
     class Looking(Inner):
         def next(self, state: EngineState) -> Dispatch | None:
@@ -297,6 +304,4 @@ def test_images_of_those_that_are_not_chosen_wait() -> None:
             return super().next(state)
 
     assert LoraScheduler(Looking(), Always(A)).next(state) is not None
-    state.queues["decode"].clear()
-    LoraScheduler(Looking(), Always(A)).next(state)
-    assert seen[:2] == [[], [1]]
+    assert seen == [[1, 2]]

@@ -10,7 +10,10 @@ operators of dLoRA (einsum), Punica and S-LoRA as a CPU can have them. Ways that
 are charged for it, once for `--set-decodes` decodes and for each prefill; those systems have them ready. All compute
 the same, which is checked, and take turns in interleaved rounds; a ratio is taken within a round. The ways that are
 near a shape's best are measured again beside ATMM, in more and shorter rounds: one half of these names the best way and
-the other half compares it with ATMM, so that it is not the one that was lucky. Without a table the rule decides that
+the other half compares it with ATMM, so that it is not the one that was lucky. A shape that comes out below 0.97 of its
+best is measured twice more, elsewhere in memory, and its median counts for `worst_ratio`: the smallest of a hundred
+figures is else that of the worst disturbance. `first_ratio`, the smallest of the first ones, and the mean are without
+that. Without a table the rule decides that
 holds where none was searched. On a GPU the catalogue of `kernels/lora_tilings.py` takes the place of the ways, and
 stands beside the rule's and the published fixed tilings: none of that has run on a GPU yet.
 """
@@ -19,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -28,7 +32,7 @@ import torch
 
 from auras_ros.bench.lora import atmm_gpu
 from auras_ros.bench.lora.atmm_show import NOTE, TABLE_1, draw, paper_figures, table
-from auras_ros.bench.lora.atmm_summary import ATMM, case_rows, summary
+from auras_ros.bench.lora.atmm_summary import ATMM, best_ratio, case_rows, summary
 from auras_ros.bench.lora.baselines import BASELINES
 from auras_ros.bench.lora.search import in_time, search
 from auras_ros.bench.lora.shapes import LAYERS, CaseRun, LoraCase, cases
@@ -47,6 +51,7 @@ from auras_ros.report.result import Report, Say, unwritable
 
 __all__ = ["draw", "run", "table"]
 LEAST_RUNS = 4  # of a window
+DOUBTED, LOOKS = 0.97, 3
 OF_A_CPU: dict[str, Any] = {"ways": list(WAYS), "set_decodes": 8, "cores": 1}  # options that a GPU does not have
 SEARCHED: dict[str, list[Any]] = {
     "layers": [name for name in LAYERS if name != "tiny"],
@@ -180,17 +185,36 @@ def _measure(options: argparse.Namespace, report: Report, say: Say, ends: Ends) 
         names = [name for name in contenders if case.fits(name, options.memory_mib)]
         rates = windows.contest(names, options, report, ends)
         if ATMM in rates and (near := near_best(rates, WAYS)):
-            finer = CaseWindows(made, contenders, options.set_decodes).contest(
-                [ATMM, *near], options, report, ends, finer=True
-            )
-            if ATMM not in finer or len(finer) < 2:  # the minutes were over
+            ratios = _ratios(made, contenders, [ATMM, *near], options, report, ends)
+            if not ratios:  # the minutes were over
                 continue
             chosen = options.chooser.name(made.shape)
-            report.rows += case_rows(case, options.cores, chosen, rates, windows.layer_us, finer)
+            report.rows += case_rows(case, options.cores, chosen, rates, windows.layer_us, ratios)
             shapes.append(made.shape)
     if not report.rows:
         raise OverError(CUT)
     report.summary |= summary(report.rows) | {"lookup_us": _lookup_us(options.chooser, shapes)}
+
+
+def _ratios(
+    run: CaseRun,
+    contenders: Mapping[str, WayChooser],
+    names: Sequence[str],
+    options: argparse.Namespace,
+    report: Report,
+    ends: Ends,
+) -> list[float]:
+    """ATMM's rate over that of the best of these ways: one, or three where the first is below DOUBTED."""
+    found, kept = list[float](), [run]
+    while not found or (found[0] < DOUBTED and len(found) < LOOKS):
+        if found:
+            run = CaseRun(run.case, options.seed)
+            kept.append(run)  # or the next one would have its memory
+        finer = CaseWindows(run, contenders, options.set_decodes).contest(names, options, report, ends, finer=True)
+        if ATMM not in finer or len(finer) < 2:
+            break
+        found.append(best_ratio(finer))
+    return found
 
 
 def _lookup_us(chooser: WayTable, shapes: list[LoraShape]) -> float:

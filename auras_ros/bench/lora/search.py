@@ -2,8 +2,8 @@
 
 The range of shapes is limited by memory, tokens grow by steps, then come ranks and ways: each is profiled and the best
 kept. The paper steps tokens by 32; here they double, as the look-up takes the nearest by ratio. Ways that are clearly
-slower are dropped after a few windows, and the others are measured again, elsewhere in memory: where factors lie can
-make one of them quicker.
+slower are dropped after a few windows, and the others are measured again, in several places in memory: where factors
+lie can make one of them quicker.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import copy
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Any
@@ -23,7 +24,7 @@ from auras_ros.kernels.lora_ways import WAYS
 from auras_ros.measure.minutes import Ends
 from auras_ros.report.result import Report, Say
 
-TRIES = 3  # rounds of all ways
+TRIES, PLACES = 3, 2  # rounds of all ways; places in memory of those near the best
 
 
 def in_time(part: str, todo: Sequence[LoraCase], report: Report, say: Say, ends: Ends) -> Iterator[LoraCase]:
@@ -56,9 +57,12 @@ def _profile(run: CaseRun, options: argparse.Namespace, report: Report, ends: En
     few.rounds = TRIES
     rates = _windows(run, options).contest(ways, few, report, ends)
     near = near_best(rates, WAYS)
-    if len(near) > 1:
-        elsewhere = CaseRun(run.case, options.seed)
-        rates |= _windows(elsewhere, options).contest(near, options, report, ends, finer=True)
+    finer = defaultdict[str, list[float]](list)
+    elsewhere = [CaseRun(run.case, options.seed) for _ in range(PLACES if len(near) > 1 else 0)]
+    for each in elsewhere:
+        for way, values in _windows(each, options).contest(near, options, report, ends, finer=True).items():
+            finer[way] += values
+    rates |= finer
     return {way: median(values) for way, values in rates.items()}
 
 

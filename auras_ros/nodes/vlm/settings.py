@@ -102,7 +102,10 @@ class VlmSettings:
         EngineOptions.lora_policy, "which questions run, and which adapter is merged (docs/lora.md)"
     )
     lora_theta_ms: int = parameter(
-        EngineOptions.lora_theta_ms, "how long valora, dlora and merge-only let a question wait", 1, 60000
+        EngineOptions.lora_theta_ms,
+        "how long valora, dlora and merge-only let a question wait whose adapter is not merged",
+        1,
+        60000,
     )
     lora_thetas: str = parameter(
         EngineOptions.lora_thetas, "other times for questions of some adapters: name=ms,name=ms"

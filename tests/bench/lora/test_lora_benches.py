@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +228,26 @@ def test_other_systems_keep_one_adapters_merged_weights(
     assert kept == (["3"] if side in (load.OWN, *load.MERGED_ALL) else ["1"])
     assert ("--no-lora-exact" in words) == (side == "dlora")
     assert load.merged_loras("vllm eager", asked) == load.merged_loras("s-lora", asked) == 0
+
+
+def test_every_side_answers_all_of_the_same_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole bench on servers of a tiny model, without vLLM and its environment."""
+    monkeypatch.setattr(load.environment, "setup", lambda *_: Path(sys.executable))
+    monkeypatch.setattr(load.environment, "versions", lambda _: {})
+    monkeypatch.setattr(load, "openmp_of", lambda _: {})
+    sides = [load.OWN, load.RATED, "punica", "dlora"]
+    words = ["--setup", str(tmp_path), "--no-vllm", "--models", "tiny-qwen", "--sides", ",".join(sides), "--cores", "1"]
+    report = report_of(
+        "lora-load", tmp_path, *words, "--adapters", "2", "--ranks", "8", "--rounds", "2", "--requests", "6"
+    )
+    assert [row["side"] for row in report["rows"]] == sides
+    assert [row.get("why") for row in report["rows"]] == [None] * len(sides)
+    assert [row["merged"] for row in report["rows"]] == [2, 0, 0, 1]
+    assert len({row["answer_tokens"] for row in report["rows"]}) == 1
+    for row in report["rows"]:
+        assert (row["rounds"], row["far"]) == (2, None if row["side"] == load.OWN else 0)
+        assert row["rate_hz"] == pytest.approx(0.7 * report["rows"][1]["closed_hz"])
+    assert report["summary"]["gain_over_best"] == 1 - max(row["ratio"] for row in report["rows"][2:])
 
 
 def test_punicas_side_gathers_in_decodes_and_multiplies_segments_in_prefills(tmp_path: Path) -> None:
