@@ -32,15 +32,12 @@ class BlockAllocation:
         decodes, fits always: those who wait give back theirs, if they came later."""
         needed = sum(self._tables.lacking(each, count) for each, count in zip(requests, counts, strict=True))
         decoding = len(self._queues["decode"])
-        alone = (
-            len(requests) == 1
-            and not decoding
-            and not any(
-                each.busy or (each.table and each.order < requests[0].order) for each in self._queues.everyone()
-            )
-        )
         unused = 0 if self._adapters is None else self._adapters.pool.unused_blocks
-        return alone or needed + decoding <= self._tables.free + unused
+        if needed + decoding <= self._tables.free + unused:
+            return True
+        first, *others = requests
+        keep = (each for each in self._queues.everyone() if each.busy or (each.table and each.order < first.order))
+        return not others and not decoding and not any(keep)
 
     def allocate(self, dispatch: Dispatch) -> Dispatch:
         """The dispatch without those requests for which there are no blocks."""

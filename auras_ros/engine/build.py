@@ -27,7 +27,7 @@ from auras_ros.engine.profile import read_profile
 from auras_ros.engine.scheduler import STAGES, Stage, StageScheduler
 from auras_ros.engine.schedulers import make_scheduler, needs_partitions, needs_profile
 from auras_ros.engine.tables import EngineMemory
-from auras_ros.engine.valora import UNMERGE_ONLY, admitted, make_lora_scheduler
+from auras_ros.engine.valora import UNMERGE_ONLY, make_lora_scheduler, most_admitted
 from auras_ros.engine.vision_swap import swap_vision
 from auras_ros.engine.workers import (
     DecodeWorker,
@@ -137,7 +137,7 @@ def _cache(decoder: FusedLlama, options: EngineOptions, length: int) -> PagedKVC
     size = torch.empty(0, dtype=decoder.dtype).element_size()
     block_bytes = config.layers * numbers * size
     held = (options.kv_mib << 20) // block_bytes
-    most = admitted(options) * -(-length // options.block)
+    most = most_admitted(options) * -(-length // options.block)
     rank = placed_rank(options.max_lora_rank, has_kernels(decoder.device))
     most += options.max_loras * slot_blocks(decoder_sites(config), rank, numbers)
     if held < 1:

@@ -44,7 +44,7 @@ from auras_ros.engine.scheduler import (
 )
 from auras_ros.engine.stats import EngineSnapshot, EngineStats
 from auras_ros.engine.tables import BlockTables, EngineMemory
-from auras_ros.engine.valora import LoraScheduler, admitted
+from auras_ros.engine.valora import LoraScheduler, most_admitted
 from auras_ros.engine.workers import Outcome
 from auras_ros.lora.heads import HeadResult
 from auras_ros.lora.pool import PoolStats
@@ -91,7 +91,7 @@ class Engine:
         self._tables = BlockTables(cache, options.prefix_cache)
         self._images = ImageCache(options.image_cache_mib << 20)
         self._intake = Intake(self.capacity)
-        self._admitted = admitted(options) if isinstance(scheduler, LoraScheduler) else options.running
+        self._most_admitted = most_admitted(options) if isinstance(scheduler, LoraScheduler) else options.running
         self._gaps = FrameGaps(reservation, self._intake.wake)
         self.stats = EngineStats()
         self._queues = StageQueues()
@@ -303,7 +303,7 @@ class Engine:
             if (reason := each.over(now_ns)) is not None:
                 self._end(each, reason)
                 changed += 1
-        while self.running < self._admitted and (active := self._next(now_ns)) is not None:
+        while self.running < self._most_admitted and (active := self._next(now_ns)) is not None:
             active.timings.started_ns = now_ns
             for key in set(active.image_keys):
                 if (image := self._images.get(key)) is not None:

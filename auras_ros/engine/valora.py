@@ -15,7 +15,7 @@ from auras_ros.engine.scheduler import DECODER, Dispatch, EngineState, StageSche
 from auras_ros.lora.slots import Resident
 
 UNMERGE_ONLY = "unmerge-only"
-AMONG = 4  # batches that a policy chooses among: one who waits is in memory with image and adapter
+AMONG = 4  # batches that a policy chooses among; each request of them has its image and its adapter in memory
 
 
 class LoraBatch(NamedTuple):
@@ -26,8 +26,8 @@ class LoraBatch(NamedTuple):
 
 
 class LoraPolicy(Protocol):
-    """Those who would run if nothing were merged, as many as fill a batch, first come first, are who can starve: who
-    waits behind them waits for a place, whatever is merged."""
+    """A request can starve if it would run with nothing merged: if it is among the first of a batch. Who is behind them
+    waits for a place, whatever is merged."""
 
     @property
     def batch(self) -> int:
@@ -40,7 +40,7 @@ class LoraPolicy(Protocol):
 
 
 class LoraScheduler:
-    """The policy's choice before each forward, among the requests of all stages (`admitted`), those in a forward
+    """The policy's choice before each forward, among the requests of all stages (`most_admitted`), those in a forward
     included: what they have decides with. While one of the decoder runs, another one beside it keeps what is merged; a
     change waits until none does. Images of a batch, first come first, wait for no choice."""
 
@@ -180,9 +180,8 @@ def make_lora_scheduler(inner: StageScheduler, options: EngineOptions) -> StageS
     return made
 
 
-def admitted(options: EngineOptions) -> int:
-    """Requests that are in the stages at once: as many as may run; some times as many where a policy chooses among
-    them."""
+def most_admitted(options: EngineOptions) -> int:
+    """Requests in the stages at once: as many as may run; AMONG times as many where a policy chooses among them."""
     chooses = options.max_loras and not options.int8 and options.lora_policy not in (PER_FORWARD, UNMERGE_ONLY)
     return min(AMONG * options.running, options.running + options.waiting) if chooses else options.running
 

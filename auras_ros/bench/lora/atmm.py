@@ -11,11 +11,11 @@ are charged for it, once for `--set-decodes` decodes and for each prefill; those
 the same, which is checked, and take turns in interleaved rounds; a ratio is taken within a round. The ways that are
 near a shape's best are measured again beside ATMM, in more and shorter rounds: one half of these names the best way and
 the other half compares it with ATMM, so that it is not the one that was lucky. A shape that comes out below 0.97 of its
-best is measured twice more, elsewhere in memory, and its median counts for `worst_ratio`: the smallest of a hundred
-figures is else that of the worst disturbance. `first_ratio`, the smallest of the first ones, and the mean are without
-that. Without a table the rule decides that
-holds where none was searched. On a GPU the catalogue of `kernels/lora_tilings.py` takes the place of the ways, and
-stands beside the rule's and the published fixed tilings: none of that has run on a GPU yet.
+best is measured twice more, elsewhere in memory, and the median of the three counts for `worst_ratio`: the smallest of
+a hundred figures would be that of the worst disturbance. `first_ratio` and `mean_ratio` are of the first ones alone.
+Without a table the rule decides that holds where none was searched. On a GPU the catalogue of `kernels/lora_tilings.py`
+takes the place of the ways, and stands beside the rule's and the published fixed tilings: none of that has run on a GPU
+yet.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from auras_ros.report.result import Report, Say, unwritable
 
 __all__ = ["draw", "run", "table"]
 LEAST_RUNS = 4  # of a window
-DOUBTED, LOOKS = 0.97, 3
+DOUBTED, LOOKS = 0.97, 3  # of the best: below it a shape is measured so often
 OF_A_CPU: dict[str, Any] = {"ways": list(WAYS), "set_decodes": 8, "cores": 1}  # options that a GPU does not have
 SEARCHED: dict[str, list[Any]] = {
     "layers": [name for name in LAYERS if name != "tiny"],
