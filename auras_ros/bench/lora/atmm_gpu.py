@@ -14,14 +14,14 @@ import argparse
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from statistics import median
+from statistics import geometric_mean, median
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from auras_ros.bench.lora.atmm_summary import ATMM, geometric_mean
+from auras_ros.bench.lora.atmm_summary import ATMM
 from auras_ros.bench.lora.search import in_time
 from auras_ros.bench.lora.shapes import CaseRun, LoraCase
 from auras_ros.device import make_device

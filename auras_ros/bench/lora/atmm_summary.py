@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from statistics import median
+from collections.abc import Mapping, Sequence
+from statistics import geometric_mean, median
 from typing import Any
 
 import numpy as np
 
 from auras_ros.bench.lora.baselines import BASELINES
 from auras_ros.bench.lora.shapes import LoraCase
+from auras_ros.bench.lora.timing import over_round_means
 from auras_ros.kernels.lora_ways import WAYS
 from auras_ros.report.table import Row, grouped_by
 
@@ -46,9 +46,9 @@ def best_ratio(rates: Mapping[str, Sequence[float]]) -> float:
     the fastest of many equal ways in the same rounds would be one that was lucky."""
     halves = [slice(0, None, 2), slice(1, None, 2)]
     found = list[float]()
-    ways = [name for name in rates if name in WAYS]
+    ways = over_round_means({name: values for name, values in rates.items() if name in WAYS})
     for naming, judged in (halves, halves[::-1]):
-        best = max(ways, key=lambda name: median(rates[name][naming]))
+        best = max(ways, key=lambda name: median(ways[name][naming]))
         found.append(median(np.divide(rates[ATMM][judged], rates[best][judged]).tolist()))
     return sum(found) / 2
 
@@ -93,10 +93,6 @@ def single(rows: Sequence[Row]) -> str:
 def _fluctuation(rows: Sequence[Row]) -> float:
     """By how much the 95th percentile of a shape's times is above the median (figure 18): the mean over the shapes."""
     return float(np.mean([row["p95_us"] / row["p50_us"] - 1 for row in rows])) or 1e-9
-
-
-def geometric_mean(values: Iterable[float]) -> float:
-    return math.exp(float(np.mean(np.log(list(values)))))
 
 
 def _key(name: str) -> str:

@@ -14,8 +14,8 @@ import argparse
 import copy
 import time
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from statistics import median
+from collections.abc import Callable, Collection, Mapping, Sequence
+from statistics import geometric_mean, median
 
 import numpy as np
 
@@ -93,7 +93,15 @@ class CaseWindows:
         return 1e6 / float(np.percentile(took, 25))
 
 
-def near_best(rates: Mapping[str, Sequence[float]], ways: Collection[str]) -> list[str]:
-    """Of these ways, those whose median rate is near the best's."""
-    rate = {name: median(values) for name, values in rates.items() if name in ways}
-    return [name for name, value in rate.items() if value >= NEAR * max(rate.values())]
+def near_best(
+    rates: Mapping[str, Sequence[float]], ways: Collection[str], of: Callable[[Sequence[float]], float] = median
+) -> list[str]:
+    """Of these ways, those whose rate is near the best's median. of: a way's rate, of those of its rounds."""
+    best = max((median(values) for name, values in rates.items() if name in ways), default=0.0)
+    return [name for name, values in rates.items() if name in ways and of(values) >= NEAR * best]
+
+
+def over_round_means(rates: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
+    """Each rate over the geometric mean of its round."""
+    means = [geometric_mean(each) for each in zip(*rates.values(), strict=True)]
+    return {name: [value / mean for value, mean in zip(values, means, strict=True)] for name, values in rates.items()}

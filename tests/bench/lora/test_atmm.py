@@ -1,7 +1,8 @@
 """`auras bench lora-atmm`: what is searched, what is measured, and what is made of the rounds.
 
-Guards: a table that is measured with what it was searched in; a best way that was lucky in the rounds that it is judged
-by; an operator that computes something else and is quick; rows without cores; a baseline that is not in the summary.
+Guards: a table that is measured with what it was searched in; a way that is dropped because the machine was slow in its
+turn; a best way that was lucky in the rounds that it is judged by; an operator that computes something else and is
+quick; rows without cores; a baseline that is not in the summary.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import torch
 from auras_ros.bench.lora import atmm, timing
 from auras_ros.bench.lora.atmm_summary import best_ratio, case_rows, single, summary
 from auras_ros.bench.lora.baselines import BASELINES
+from auras_ros.bench.lora.search import Profile
 from auras_ros.bench.lora.shapes import FEW, LAYERS, CaseRun, LoraCase, cases
 from auras_ros.bench.lora.timing import CaseWindows
 from auras_ros.cli import bench as cli
@@ -159,6 +161,29 @@ def test_the_best_way_is_named_by_rounds_that_it_is_not_judged_by() -> None:
     find them as quick as ATMM, where the best of the same rounds would be twice as quick."""
     rates = {"atmm": [1.0] * 8, "segmented": [2.0, 1.0] * 4, "joint": [1.0, 2.0] * 4, "einsum": [9.0] * 8}
     assert best_ratio(rates) == 1.0
+
+
+def test_the_search_keeps_what_was_near_the_best_in_any_round() -> None:
+    rates = {"joint": [2.0, 2.0, 2.0], "padded": [1.0, 1.0, 1.9], "segmented": [1.6, 1.6, 1.6], "einsum": [9.0] * 3}
+    assert profile(rates).near == ["joint", "padded"]
+
+
+def test_the_search_chooses_by_ratios_within_a_round_of_several_passes() -> None:
+    """The machine is three times as quick in a round: by medians of rates `padded` would be the best."""
+    tried = {"joint": [1.0] * 3, "padded": [1.1] * 3, "segmented": [0.5] * 3}
+    passes = [{"joint": [1.1, 3.3, 1.0], "padded": [1.0, 3.0, 2.0]}] * 2
+    assert profile(tried).best == "padded"
+    found = profile(tried, *passes)
+    assert found.best == "joint"
+    assert found.median_us == {"joint": 1e6 / 1.1, "padded": 1e6 / 2.0, "segmented": 2e6}
+    assert profile(tried, {}).best == "padded"  # the minutes were over
+    only = {way: values for way, values in tried.items() if way == "joint"}
+    assert profile(only).best == "joint"
+
+
+def profile(*rates: dict[str, list[float]]) -> Profile:
+    case = LoraCase("tiny", "decode", 4, 2, 4)
+    return Profile(case, CaseRun(case, seed=0).shape, list(rates))
 
 
 @pytest.mark.parametrize(("ratios", "looks"), [([0.98], 1), ([0.9, 0.99, 0.8], 3)])
