@@ -188,10 +188,9 @@ def compiled(tiling: CpuTiling, otherwise: Way) -> Way:
     def add(y: Tensor, x: Tensor, batch: AdapterRows, factors: FactorSet, bounds: Sequence[int]) -> None:
         addresses = factors.addresses
         if addresses is None or not x.dtype == y.dtype == torch.float32 or y.stride(1) != 1 or x.stride(1) != 1:
-            if any(part.dtype != x.dtype for each in factors.values() for part in each):
-                factors = FactorSet(
-                    {slot: Factors(*(part.to(x.dtype) for part in own)) for slot, own in factors.items()}
-                )
+            own = factors.by_slot  # of one moment: another thread may change the set
+            if any(part.dtype != x.dtype for each in own.values() for part in each):
+                factors = FactorSet({slot: Factors(*(part.to(x.dtype) for part in each)) for slot, each in own.items()})
             otherwise(y, x, batch, factors, bounds)
             return
         layers = batch.form(_prepare)

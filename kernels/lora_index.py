@@ -69,8 +69,9 @@ class LayerPointers:
         self._held: list[Factors] = []
 
     def fill(self, factors: Mapping[int, Factors]) -> None:
-        """The factors must stay where they are as long as the pointers are used. Raises ValueError for factors with
-        gaps, or that are not aligned as was said."""
+        """factors: of no set that another thread may change meanwhile (`FactorSet.by_slot`). They must stay where they
+        are as long as the pointers are used. Raises ValueError for factors with gaps, or that are not aligned as was
+        said."""
         if not all(tensor.is_contiguous() for each in factors.values() for tensor in each):
             raise ValueError("lora: factors with gaps between their rows")
         if self.aligned and not all(_aligned(tensor) for each in factors.values() for tensor in each):

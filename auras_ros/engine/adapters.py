@@ -89,11 +89,14 @@ class EngineAdapters:
         """For a forward of the decoder, whose thread changes the weights before it computes. What is merged stays in
         memory, as who does not have it takes it away. Returns what will be merged: nothing, if that adapter has had to
         leave, or the weights take none. Raises RuntimeError if another forward reads the weights."""
+        decoding = bool(self._state.running.keys() - {"vision"})
+        if decoding and merged is self._state.lora.merged:  # also if the other forward's change has just failed
+            return merged
         if merged is not None and (self._runtime.weights.refusal or not self.pool.users(merged)):
             merged = None
         if merged is self._state.lora.merged:
             return merged
-        if self._state.running.keys() - {"vision"}:
+        if decoding:
             raise RuntimeError("the scheduler merges an adapter while the decoder computes")
         if merged is not None:
             self.pool.pin(merged)

@@ -60,11 +60,13 @@ def _nothing() -> None: ...
 
 @dataclass(eq=False)
 class RunningForward:
-    """ended_ns: set by the thread that ran it, a moment after the future is done."""
+    """changes: whether it computes an adapter's weights, or waits for one beside it that does. ended_ns: set by the
+    thread that ran it, a moment after the future is done."""
 
     future: Future[Outcome]
     dispatch: Dispatch
     begun_ns: int
+    changes: bool = False
     ended_ns: int = 0
 
 
@@ -103,6 +105,7 @@ class Engine:
             self.length = min(self.length, (cache.blocks - 1 - reserved) * cache.block)
         self._blocks = BlockAllocation(self._tables, self._queues, self.stats, self.adapters)
         self._running: list[RunningForward] = []
+        self._summed = frozenset(self._state.lora.summed)  # when the last forward began
         self._under_way: set[tuple[Stage, int]] = set()
         vocabulary = checkpoint.model.language.vocabulary
         self._grammars = Grammars(checkpoint.prompts.tokenizer, vocabulary, checkpoint.stop_ids)
@@ -256,7 +259,7 @@ class Engine:
             for each in dispatch.requests:
                 each.busy, each.ran_ns = False, self._clock.now_ns()
                 each.timings.spend(dispatch.stage, taken_ns)
-            if dispatch.stage != "vision":
+            if dispatch.stage != "vision" and not forward.changes:
                 self._state.lora.ran(dispatch, taken_ns)
             error = future.exception()
             if error is not None:
@@ -320,15 +323,18 @@ class Engine:
             if not dispatch.requests:
                 self._gaps.ended(wanted)
                 return False
+        changes = False
         if dispatch.stage != "vision" and self.adapters is not None:
             dispatch = replace(dispatch, merged=self.adapters.merge(dispatch.merged))
+            summed, self._summed = self._summed, frozenset(self._state.lora.summed)
+            changes = summed != self._summed or any(each.changes for each in self._running)
         for each in dispatch.requests:
             each.busy = True
         self._state.running[dispatch.stage] = dispatch
         self._state.last = dispatch.stage
         begun_ns = self._clock.now_ns()
         self._under_way.add((dispatch.stage, begun_ns))
-        forward = RunningForward(self._forwards.submit(dispatch), dispatch, begun_ns)
+        forward = RunningForward(self._forwards.submit(dispatch), dispatch, begun_ns, changes)
         self._running.append(forward)
         forward.future.add_done_callback(lambda _: self._finished(forward))
         return True

@@ -35,7 +35,7 @@ class PerForward:
 def _merged(dispatch: Dispatch, lora: LoraState) -> Resident | None:
     """Of equally few products the base model's weights."""
     present, times = {each.resident for each in dispatch.requests} - {None}, TIMES if lora.full else 1
-    ready = [None, *present.intersection(lora.summed)]
+    ready = [None, *(each for each in present if each in lora.summed)]  # those of the batch: where they are now
     late = [
         each
         for each in present.difference(lora.summed)

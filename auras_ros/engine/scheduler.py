@@ -59,7 +59,7 @@ def products(dispatch: Dispatch, merged: Resident | None) -> int:
     return sum(
         count * ((each.resident is not None) + (merged is not None))
         for each, count in zip(dispatch.requests, dispatch.counts, strict=True)
-        if each.resident is not merged
+        if each.resident != merged
     )
 
 
@@ -107,7 +107,7 @@ class LoraState:
     def used(self, merged: Resident) -> None:
         """Its weights are the last used ones, and are computed if they were not."""
         if merged in self.summed:
-            self.summed = (*(each for each in self.summed if each is not merged), merged)
+            self.summed = (*(each for each in self.summed if each != merged), merged)
             return
         self.missed_ns = {} if self.full else self.missed_ns
         self.missed_ns.pop(merged.digest, None)

@@ -35,28 +35,31 @@ class LoraPolicy(Protocol):
         ...
 
     def choose(self, waiting: Sequence[ActiveRequest], state: EngineState) -> LoraBatch:
-        """waiting: those of all stages, in a forward or not, first come first."""
+        """waiting: those of the decoder's stages, in a forward or not, first come first."""
         ...
 
 
 class LoraScheduler:
-    """The policy's choice before each forward, among the requests of all stages (`most_admitted`), those in a forward
-    included: what they have decides with. While one of the decoder runs, another one beside it keeps what is merged; a
-    change waits until none does. Images of a batch, first come first, wait for no choice."""
+    """The policy's choice before each forward, among the requests of the decoder's stages (`most_admitted`), those in a
+    forward included: what they have decides with. While one of the decoder runs, another one beside it keeps what is
+    merged; a change waits until none does. Images of a batch, first come first, wait for no choice, and decide none:
+    nothing is merged for who cannot use it yet."""
 
     def __init__(self, inner: StageScheduler, policy: LoraPolicy) -> None:
         self._inner, self._policy = inner, policy
 
     def next(self, state: EngineState) -> Dispatch | None:
-        waiting = sorted(state.queues.everyone(), key=lambda each: each.order)
+        waiting = sorted((each for stage in DECODER for each in state.queues[stage]), key=lambda each: each.order)
         requests, merged = self._policy.choose(waiting, state) if waiting else LoraBatch((), state.lora.merged)
         images = state.queues["vision"][: self._policy.batch]
         dispatch = self._inner.next(_only([*requests, *images], state))
-        if dispatch is None and not state.running and waiting:
+        idle = not state.running and (dispatch is None or dispatch.stage == "vision")
+        if waiting and idle and self._inner.next(_only(requests, state)) is None:
             # Those chosen cannot run, for want of blocks that others have: these do, in whatever mode is.
             owners_first = sorted(state.queues["prefill"], key=lambda each: not each.table)
             able = state.queues["decode"] or owners_first
-            dispatch, merged = self._inner.next(_only(able[: self._policy.batch], state)), state.lora.merged
+            if (other := self._inner.next(_only(able[: self._policy.batch], state))) is not None:
+                dispatch, merged = other, state.lora.merged
         if dispatch is None or dispatch.stage == "vision":
             return dispatch
         if merged is not state.lora.merged and any(stage in state.running for stage in DECODER):

@@ -62,7 +62,8 @@ class KernelAdapters:
         whose kernels are in a captured stage; a batch at a time then."""
         with self._lock:
             for place in self._slots.taken_changes():
-                self._layers[place].fill(self._slots.table.get(place, {}))
+                placed = self._slots.table.get(place)
+                self._layers[place].fill({} if placed is None else placed.by_slot)
             made = self._kept.get(tokens) if keep else None
             if made is None:
                 index = GroupIndex(tokens, self._slots.count + 1, self._slots.device, subtracts=True)

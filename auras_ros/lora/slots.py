@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -22,16 +22,17 @@ FactorTable = dict[tuple[int, str], FactorSet]
 """(layer, site) -> slot -> what the adapter in it has there."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Resident:
-    """An adapter in a slot. vision: what it changes of the encoder and what follows it, by our layer's name."""
+    """An adapter in a slot. vision: what it changes of the encoder and what follows it, by our layer's name. One that
+    has left and was read again, to another slot perhaps, is equal."""
 
-    adapter: str
+    adapter: str = field(compare=False)
     digest: str
-    slot: int
-    decoder: dict[tuple[int, str], Factors]
-    vision: dict[str, LoraFactors]
-    head: TaskHead | None = None
+    slot: int = field(compare=False)
+    decoder: dict[tuple[int, str], Factors] = field(compare=False)
+    vision: dict[str, LoraFactors] = field(compare=False)
+    head: TaskHead | None = field(default=None, compare=False)
 
 
 class AdapterSlots:

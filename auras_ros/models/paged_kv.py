@@ -76,7 +76,7 @@ class PagedKVCache:
 
     def clear(self, blocks: Tensor) -> None:
         """Zeros in these blocks, int64 [n], and in the spare one."""
-        self.store.index_fill_(1, blocks, 0)
+        self.store.index_fill_(1, blocks.to(self.store.device), 0)
         self.store[:, SPARE] = 0
 
     def slots(self, tables: Tensor, positions: Tensor) -> Tensor:
