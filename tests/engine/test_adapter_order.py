@@ -133,6 +133,39 @@ def test_a_policy_chooses_among_all_that_the_engine_has_taken(
     assert max(play.timed.rows) == 3
 
 
+def test_a_change_of_the_weights_is_no_decodes_time(
+    written: Callable[[str], Written], folders: dict[str, Path]
+) -> None:
+    """A policy would take what is merged for slower than what is not."""
+    play = Play(written, folders, running=2, max_loras=1)
+    for name in ("", "a"):
+        play.ask(name, 9)  # merged after some decodes
+        finish(play.engine)
+    play.finish()
+    state = play.engine._state.lora
+    assert state.summed != (None,)
+    assert [each / MS for each in state.decodes_ns.values()] == pytest.approx([FORWARD_MS] * 2)
+
+
+def test_a_forward_beside_a_change_that_failed_ends_no_others(
+    written: Callable[[str], Written], folders: dict[str, Path]
+) -> None:
+    """The one beside it has what it has; its own thread tries or fails."""
+    play = Play(written, folders, max_loras=1)
+    play.ask("a")
+    play.finish()
+    adapters, state = play.engine.adapters, play.engine._state
+    assert adapters is not None
+    (loaded,) = adapters.pool._loaded.values()
+    adapters.pool.pin(loaded.resident)
+    state.lora.merged = loaded.resident
+    state.running["decode"] = Dispatch("decode", ())
+    adapters._runtime.weights.refusal = "a change of the weights failed"
+    assert adapters.merge(loaded.resident) is loaded.resident
+    state.running.clear()
+    assert adapters.merge(loaded.resident) is None
+
+
 WAITS_MS = {
     "per-forward": STEP_MS,  # that of the other stage
     "unmerge-only": STEP_MS,

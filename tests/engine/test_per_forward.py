@@ -54,6 +54,17 @@ def test_a_forward_has_the_weights_that_take_fewer_products(adapters: str, wante
         assert weights(state) is wanted
 
 
+def test_one_that_was_read_again_has_its_weights_still_and_is_where_it_is_now() -> None:
+    state, moved = state_of(*queue("aa")), replace(A, slot=5)
+    for each in state.queues["decode"]:
+        each.resident = moved
+    state.lora.summed = (A,)
+    assert weights(state) is moved
+    assert products(Dispatch("decode", tuple(state.queues["decode"]), (1, 1)), A) == 0
+    state.lora.used(moved)
+    assert [each.slot for each in state.lora.summed if each is not None] == [5]
+
+
 def test_other_weights_are_computed_once_they_would_have_paid_several_times() -> None:
     state = state_of(*queue("bb"), switch_ms=10)
     state.lora.summed = (A,)

@@ -1,8 +1,8 @@
 """Which requests the policies choose and what they merge, by hand-made queues.
 
-Guards: mixture without anybody who starves; a merged adapter that few ask for; a request that waits for ever, or for
-longer than its policy says; one that goes before an earlier one of its adapter; a change of what is merged while the
-decoder computes.
+Guards: mixture without anybody who starves; a merged adapter that few ask for, or who cannot use it yet; a request that
+waits for ever, or for longer than its policy says; one that goes before an earlier one of its adapter; a change of what
+is merged while the decoder computes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 
 from auras_ros.engine.active import ActiveRequest
-from auras_ros.engine.scheduler import Dispatch, EngineState, LoraState
+from auras_ros.engine.scheduler import Dispatch, EngineState, InterleavedScheduler, LoraState, next_image
 from auras_ros.engine.valora import (
     POLICIES,
     DLora,
@@ -36,7 +36,7 @@ def request(number: int, adapter: Resident | None, waited_ms: float = 0.0) -> Ac
     """One that decodes."""
     ran_ns = round((NOW_MS - waited_ms) * 1e6)
     fields: dict[str, Any] = {"order": (0, number), "number": number, "busy": False, "ran_ns": ran_ns, "table": []}
-    fields["left"] = 10
+    fields |= {"left": 10, "unseen": lambda: [0]}
     fields["request"] = SimpleNamespace(adapter=None if adapter is None else adapter.adapter)
     return cast(ActiveRequest, SimpleNamespace(resident=adapter, **fields))
 
@@ -290,6 +290,33 @@ def test_those_that_run_instead_of_the_chosen_are_a_batch_at_most() -> None:
     dispatch = LoraScheduler(Inner(0), Always(B)).next(state_of(*queue("abab"), merged=A))
     assert dispatch is not None
     assert [each.number for each in dispatch.requests] == [1]
+
+
+@pytest.mark.parametrize("policy", [Valora(8, 1e6), DLora(8, 1e6), MergeOnly(8, 1e6)])
+def test_who_waits_for_its_image_decides_nothing(policy: LoraPolicy) -> None:
+    """Five of A wait for theirs; three of B decode, as they do after each image."""
+    state = state_of()
+    *decoding, last = queue("bbbb")
+    state.queues["decode"] += [*decoding, last]
+    state.queues["vision"] += queue("aaaaa")
+    state.last = "vision"
+    dispatch = LoraScheduler(InterleavedScheduler(64, chunked=False), policy).next(state)
+    assert dispatch is not None
+    assert (dispatch.stage, dispatch.requests, dispatch.merged) == ("decode", (*decoding, last), B)
+
+
+def test_images_keep_nobody_waiting_for_blocks_that_others_have() -> None:
+    state, (first, second, looking) = state_of(merged=A), queue("aba")
+    state.queues["decode"] += [first, second]
+    state.queues["vision"] += [looking]
+
+    class Looking(Inner):
+        def next(self, state: EngineState) -> Dispatch | None:
+            return super().next(state) or next_image(state)
+
+    dispatch = LoraScheduler(Looking(0), Always(B)).next(state)
+    assert dispatch is not None
+    assert (dispatch.stage, dispatch.requests, dispatch.merged) == ("decode", (second,), A)
 
 
 def test_a_batchs_images_wait_for_no_choice() -> None:

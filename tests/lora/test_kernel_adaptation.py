@@ -16,6 +16,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from auras_ros.kernels.grouped_lora import Factors, FactorSet
 from auras_ros.kernels.lora_ahead import ENGINE
 from auras_ros.kernels.lora_batch import LoraShape
 from auras_ros.kernels.lora_index import GroupIndex, LayerPointers
@@ -54,6 +55,22 @@ def test_a_tied_head_has_no_factors() -> None:
     adaptation = made.adaptation(rows, 1, keep=False)
     assert decoder.llama.logits(torch.randn(1, 48), adaptation).shape == (1, 50)
     assert adaptation.kernels.given == []
+
+
+def test_pointers_are_those_of_one_moment() -> None:
+    """The engine's thread takes an adapter out of its slot while a forward of others begins."""
+
+    class Changing(FactorSet):
+        def __getitem__(self, slot: int) -> Factors:
+            raise KeyError(slot)  # it has just gone
+
+    decoder = Decoder(kernels=True)
+    decoder.put(0, RANK, 1)
+    for place, factors in decoder.slots.table.items():
+        decoder.slots.table[place] = Changing(factors.by_slot)
+    rows = row_groups([0], [1], None)
+    assert rows is not None
+    assert adapters(decoder).adaptation(rows, 1, keep=False) is not None
 
 
 def test_pointers_follow_the_slots() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -144,6 +145,20 @@ def test_several_adapters_weights_are_kept_and_the_longest_unused_ones_go(monkey
         assert all(map(torch.equal, blocks(decoder.llama), golden if resident is None else wanted[resident]))
         keys.add(weights.replaced)
     assert len(keys) == 4  # no layers, all of the first copy, some and all of the second: what a captured stage has
+
+
+def test_one_that_was_read_again_is_not_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoder = Decoder()
+    weights, first = MergedWeights(decoder.llama, decoder.sites, decoder.head), decoder.put(0, RANK, 1)
+    weights.switch(first)
+    wanted = [each.clone() for each in blocks(decoder.llama)]
+    moved = replace(first, slot=3)
+    failing(monkeypatch, layers=0)
+    for before in (first, None):
+        weights.switch(before)
+        weights.switch(moved)
+        assert weights.merged is moved  # whose slot is taken away from others' rows
+        assert all(map(torch.equal, blocks(decoder.llama), wanted))
 
 
 def test_a_sum_that_fails_leaves_no_copy_to_two(monkeypatch: pytest.MonkeyPatch) -> None:

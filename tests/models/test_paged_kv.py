@@ -170,3 +170,12 @@ def test_a_pool_without_a_block_is_refused() -> None:
     with pytest.raises(ValueError, match="blocks: 0 is less than 1"):
         PagedKVCache(1, 1, 4, 1, 4)
     assert (cache.needed(0), cache.needed(4), cache.needed(5)) == (0, 1, 2)
+
+
+def test_blocks_are_cleared_on_a_device_that_is_not_where_their_numbers_are() -> None:
+    """As an engine's on a GPU: torch refuses an index of another device."""
+    cache = PagedKVCache(1, 3, 2, 1, 4)
+    cache.store = cache.store.to("meta")
+    cache.clear(torch.tensor([1]))
+    with pytest.raises(RuntimeError, match="same device"):
+        cache.store.index_fill_(1, torch.tensor([1]), 0)
