@@ -16,11 +16,14 @@ from auras_ros.models.paged_kv import SPARE
 
 
 class BlockPool:
-    """Owners by count. Block 0 is nobody's. keep: whether blocks are found again by hash."""
+    """Owners by count. Block 0 is nobody's. keep: whether blocks are found again by hash. late: so many of the last
+    blocks go after all others, also after those that are found by hash: adapters' slots stand there."""
 
-    def __init__(self, blocks: int, keep: bool = True) -> None:
+    def __init__(self, blocks: int, keep: bool = True, late: int = 0) -> None:
         self.size = blocks - 1
-        self._empty = list(range(self.size, SPARE, -1))
+        self._first_late = blocks - late
+        self._empty = list(range(self._first_late - 1, SPARE, -1))
+        self._late = list(range(self.size, self._first_late - 1, -1))
         self._owners = [0] * blocks
         self._unused: OrderedDict[int, None] = OrderedDict()  # with a hash, without owner; the longest unused first
         self._by_hash: dict[bytes, int] = {}
@@ -30,7 +33,7 @@ class BlockPool:
     @property
     def free(self) -> int:
         """Blocks that can be taken now."""
-        return len(self._empty) + len(self._unused)
+        return len(self._empty) + len(self._unused) + len(self._late)
 
     def take(self, count: int) -> list[int] | None:
         """So many blocks, or None and nothing taken."""
@@ -47,6 +50,7 @@ class BlockPool:
                 del self._unused[block], self._by_hash[self._hashes.pop(block)]
             self._owners[block] = 1
         self._empty = [block for block in self._empty if block not in blocks]
+        self._late = [block for block in self._late if block not in blocks]
         return True
 
     def share(self, hashes: Iterable[bytes]) -> list[int]:
@@ -82,7 +86,7 @@ class BlockPool:
                 if block in self._hashes:
                     self._unused[block] = None
                 else:
-                    self._empty.append(block)
+                    (self._late if block >= self._first_late else self._empty).append(block)
 
     def forget(self, blocks: Sequence[int]) -> list[int]:
         """As `give_back`, but nobody finds them again. Returns those that now have no owner."""
@@ -96,9 +100,11 @@ class BlockPool:
     def _take(self) -> int:
         if self._empty:
             block = self._empty.pop()
-        else:
+        elif self._unused:
             block, _ = self._unused.popitem(last=False)
             del self._by_hash[self._hashes.pop(block)]
+        else:
+            block = self._late.pop()
         self._owners[block] = 1
         return block
 

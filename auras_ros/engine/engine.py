@@ -90,7 +90,8 @@ class Engine:
         self.length = min(options.length or MOST_LENGTH, checkpoint.length, (cache.blocks - 1) * cache.block)
         self._scheduler = scheduler
         self._clock = clock or MonotonicClock()
-        self._tables = BlockTables(cache, options.prefix_cache)
+        slots = 0 if lora is None else lora.slots.count * lora.slots.blocks
+        self._tables = BlockTables(cache, options.prefix_cache, slots)
         self._images = ImageCache(options.image_cache_mib << 20)
         self._intake = Intake(self.capacity)
         self._most_admitted = most_admitted(options) if isinstance(scheduler, LoraScheduler) else options.running
@@ -101,8 +102,8 @@ class Engine:
         self.adapters = None
         if lora is not None:
             self.adapters = EngineAdapters(lora, self._tables, self._state, self._intake.wake)
-            reserved = lora.slots.count * lora.slots.blocks  # all may be pinned while one request needs its blocks
-            self.length = min(self.length, (cache.blocks - 1 - reserved) * cache.block)
+            # all slots may be pinned while one request needs its blocks
+            self.length = min(self.length, (cache.blocks - 1 - slots) * cache.block)
         self._blocks = BlockAllocation(self._tables, self._queues, self.stats, self.adapters)
         self._running: list[RunningForward] = []
         self._summed = frozenset(self._state.lora.summed)  # when the last forward began

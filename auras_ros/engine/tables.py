@@ -20,11 +20,12 @@ class EngineMemory(NamedTuple):
 
 
 class BlockTables:
-    """prefix: whether blocks of earlier prompts are used again. reserved: blocks that no request can have now."""
+    """prefix: whether blocks of earlier prompts are used again. slots: of the last blocks, those that adapters have if
+    any are in memory. reserved: blocks that no request can have now."""
 
-    def __init__(self, cache: PagedKVCache, prefix: bool) -> None:
+    def __init__(self, cache: PagedKVCache, prefix: bool, slots: int = 0) -> None:
         self.reserved = 0
-        self._cache, self._pool = cache, BlockPool(cache.blocks, prefix)
+        self._cache, self._pool = cache, BlockPool(cache.blocks, prefix, slots)
 
     @property
     def free(self) -> int:

@@ -167,20 +167,17 @@ def make_lora_scheduler(inner: StageScheduler, options: EngineOptions) -> StageS
     """By the options' policy. Raises ValueError for what does not fit."""
     if options.max_merged_loras > 1 and not options.lora_exact:
         raise ValueError("engine: max_merged_loras: without lora_exact the weights hold one adapter")
+    unmerged = LoraScheduler(inner, UnmergeOnly(options.running))  # nothing is added to weights in 8 bits
     if options.lora_policy != PER_FORWARD:
-        batch, theta_ms = options.running, options.lora_theta_ms
-        made: StageScheduler = LoraScheduler(
-            inner, make_policy(options.lora_policy, batch, theta_ms, options.lora_thetas)
-        )
-    elif not options.lora_exact and not options.int8:
-        raise ValueError(f"engine: lora_policy: {PER_FORWARD} needs lora_exact; without it choose valora or another")
-    elif options.lora_thetas:
+        policy = make_policy(options.lora_policy, options.running, options.lora_theta_ms, options.lora_thetas)
+        return unmerged if options.int8 else LoraScheduler(inner, policy)
+    if options.lora_thetas:
         raise ValueError(f"engine: lora_thetas: {PER_FORWARD} lets nobody wait; choose lora_policy valora")
-    else:
-        made = PerForward(inner)
-    if options.int8:  # nothing is added to weights in 8 bits
-        return LoraScheduler(inner, UnmergeOnly(options.running))
-    return made
+    if options.int8:
+        return unmerged
+    if not options.lora_exact:
+        raise ValueError(f"engine: lora_policy: {PER_FORWARD} needs lora_exact; without it choose valora or another")
+    return PerForward(inner)
 
 
 def most_admitted(options: EngineOptions) -> int:

@@ -96,10 +96,6 @@ class AdapterPool:
         """One user less."""
         self._loaded[resident.digest].users -= 1
 
-    def resident(self, digest: str) -> Resident | None:
-        loaded = self._loaded.get(digest)
-        return None if loaded is None else loaded.resident
-
     def poll(self) -> bool:
         """Takes over what has been read. Returns whether something was."""
         done = [digest for digest, (_, _, future) in self._loading.items() if future.done()]

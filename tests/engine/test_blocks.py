@@ -28,7 +28,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-SIZE = 7
+SIZE, LATE = 7, 2
 NAMES = [bytes([name]) for name in range(5)]
 
 
@@ -37,7 +37,7 @@ class Pool(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.pool = BlockPool(SIZE + 1)
+        self.pool = BlockPool(SIZE + 1, late=LATE)
         self.owners: list[list[int]] = []
         self.names: dict[int, bytes] = {}
         self.unused: list[int] = []  # named, without owner, the longest unused first
@@ -56,10 +56,11 @@ class Pool(RuleBasedStateMachine):
         assert taken is not None
         assert len(set(taken)) == count
         assert set(taken) <= set(free)
-        unnamed = [block for block in free if block not in self.names]
+        unnamed = [block for block in free if block not in self.names and block <= SIZE - LATE]
+        assert set(taken) >= set(unnamed) or set(taken) <= set(unnamed)
         evicted = self.unused[: max(count - len(unnamed), 0)]
         assert set(taken) >= set(evicted)
-        assert len(set(taken) & set(self.unused)) == len(evicted)  # what is named goes last, the longest unused first
+        assert len(set(taken) & set(self.unused)) == len(evicted)  # the longest unused first
         for block in evicted:
             self.unused.remove(block)
             del self.names[block]
@@ -110,7 +111,8 @@ class Pool(RuleBasedStateMachine):
         assert self.pool._owners == [owned[block] for block in range(SIZE + 1)]
         assert SPARE not in owned
         assert list(self.pool._unused) == self.unused
-        assert sorted([*self.pool._empty, *self.pool._unused, *owned]) == list(range(1, SIZE + 1))
+        assert max(self.pool._empty, default=0) <= SIZE - LATE < min(self.pool._late, default=SIZE)
+        assert sorted([*self.pool._empty, *self.pool._late, *self.pool._unused, *owned]) == list(range(1, SIZE + 1))
         assert self.pool._hashes == self.names
         assert self.pool._by_hash == {name: block for block, name in self.names.items()}
 
@@ -127,6 +129,24 @@ def test_without_keeping_nothing_is_found() -> None:
     pool.give_back(taken)
     assert pool.share([b"x"]) == []
     assert (pool.known([b"x"]), pool.free) == (0, 3)
+
+
+def test_an_adapters_slot_stays_free_while_earlier_prompts_can_go() -> None:
+    pool = BlockPool(6, late=2)
+    first = pool.take(3)
+    assert first is not None
+    for block, name in zip(first, NAMES, strict=False):
+        pool.keep(block, name)
+    pool.give_back(first)
+    second = pool.take(2)
+    assert second is not None
+    assert set(second) < set(first)
+    assert pool.take_these(range(4, 6))
+    assert pool.take(2) is None
+    pool.give_back(range(4, 6))
+    rest = pool.take(3)
+    assert rest is not None
+    assert {*second, *rest} == set(range(1, 6))
 
 
 def picture(tokens: int, digest: str) -> PreparedImage:
