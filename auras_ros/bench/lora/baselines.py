@@ -1,4 +1,6 @@
-"""What ATMM is compared with: other systems' operators, written for a CPU as well as they can be.
+"""What ATMM is compared with: other systems' operators on a CPU, with the tiles and the gathering that they publish for
+a GPU. On a CPU that costs: S-LoRA's tiles of 32 rows take longer than whole segments, which are the way `segmented` and
+what `lora-load` gives its S-LoRA-style side.
 
 All read factors that lie ready, as those systems keep them: their copies are made once, outside of what is timed. What
 is fixed in each is what its paper fixes. How a tile's rows are divided further, among a GPU's warps, has no meaning

@@ -34,6 +34,7 @@ from auras_ros.bench.options import bench_parser, check_least, listed, refusing
 from auras_ros.bench.peers_vlm import environment
 from auras_ros.bench.peers_vlm.command import add_contest, check_contest, check_shares, model_folder
 from auras_ros.bench.peers_vlm.contest import CLOSED, POISSON, ModelWindows, PeersContest, Window
+from auras_ros.bench.peers_vlm.equality import UnequalTokensError
 from auras_ros.bench.peers_vlm.models import MODELS
 from auras_ros.bench.peers_vlm.near_ties import is_near_tie
 from auras_ros.bench.peers_vlm.server import ServerCommand, ServerGroup
@@ -87,7 +88,10 @@ SYSTEMS = {
 POLICIES = {f"{OURS} {each}": LoraSide(each) for each in ("unmerge-only", "dlora", "valora")}
 MERGED_ALL = {f"{OURS} {each} merged-all": LoraSide(each, several=True) for each in ("merge-only", "dlora", "valora")}
 SIDES = SYSTEMS | POLICIES | MERGED_ALL
-KV_MIB = 384  # keys, values and adapters of one of ours: with vLLM's eight of them are in memory at once
+# Sides without which a gain does not have its plain name: it would be over whoever happened to be there.
+BEST_OF = {"gain_over_best": {"s-lora", "dlora", MERGE_ONLY}, "policy_gain": {*POLICIES, MERGE_ONLY}}
+# Keys, values and adapters of one of ours: eight adapters of rank 128 and the requests that the policies choose among.
+KV_MIB = 512
 MOST_CLOSED = 6  # rounds of a closed loop: a median of these is enough for a rate
 PAPER_SKEW = 0.6  # at which the summary says what holds
 RATED = f"{OURS} unmerge-only"  # whose saturation the rate is a share of
@@ -152,15 +156,22 @@ class LoraContest(PeersContest):
     def _arrivals(self, rate_hz: float, count: int, seed: str) -> list[float]:
         return self._trace.arrivals(rate_hz, count, seed)
 
-    def _look_back(self, servers: Mapping[str, ServerGroup]) -> None:
-        for load in self.measured.rates_hz:
-            self._look_at(load, servers)
+    def _check(self, reference: str, servers: dict[str, ServerGroup]) -> None:
+        super()._check(reference, servers)
+        for side in {OWN, RATED} - servers.keys():
+            raise UnequalTokensError(f"{self.measured.model}: nothing is compared without {side}")
 
-    def _look_at(self, load: str, servers: Mapping[str, ServerGroup]) -> None:
-        (reference, wanted), *others = self.measured.windows[load].items()
-        server, bodies = servers[reference], [self._bodies(f"{load} {number}") for number in range(len(wanted))]
+    def _look_back(self, servers: Mapping[str, ServerGroup]) -> None:
+        reference = next(iter(servers))
+        for load in self.measured.rates_hz:
+            self._look_at(load, reference, servers[reference])
+
+    def _look_at(self, load: str, reference: str, server: ServerGroup) -> None:
+        others = dict(self.measured.windows.get(load, {}))
+        wanted = others.pop(reference, [])
+        bodies = [self._bodies(f"{load} {number}") for number in range(len(wanted))]
         with server.running():
-            for side, found in others:
+            for side, found in others.items() if wanted else ():
                 self._say(f"{self.measured.model}, {load}: where answers of {side} part from those of {reference}")
                 try:
                     self.far[load, side] = sum(
@@ -278,9 +289,9 @@ def load_rows(
     asked: AdapterLoad,
     far: Mapping[tuple[str, str], int],
 ) -> list[dict[str, Any]]:
-    """ratio: our token latency over the side's, within a round: the mean of the rounds with its 95 % interval.
-    unequal: answers that are not the first side's; far: those of them where its two best tokens were not as good as
-    equal."""
+    """ratio: our token latency over the side's, within a round: the mean of the rounds that both have, with its 95 %
+    interval. unequal: answers that are not the first side's; far: those of them where its two best tokens were not as
+    good as equal, None if nobody looked."""
     rows = list[dict[str, Any]]()
     for share, side in product(options.shares, sides):
         load = at_share(share)
@@ -297,11 +308,12 @@ def load_rows(
             values = [token_ms(each) for each in found]
             row |= dict(zip(("token_ms", "token_ms_low", "token_ms_high"), student(values), strict=True))
             ratios = [mine / other for mine, other in zip(own, values, strict=False)]
-            row |= dict(zip(("ratio", "ratio_low", "ratio_high"), student(ratios), strict=True))
+            if len(ratios) > 1:
+                row |= dict(zip(("ratio", "ratio_low", "ratio_high"), student(ratios), strict=True))
             answers = [answer for each in found for answer in each.load.answers]
             row["e2e_mean_ms"] = 1e3 * float(np.mean([each.e2e_s for each in answers]))
-            row["unequal"] = len(unequal(found, windows[sides[0]]))
-            row["far"] = far.get((load, side))
+            if sides[0] in windows:
+                row |= {"unequal": len(unequal(found, windows[sides[0]])), "far": far.get((load, side))}
             row["answer_tokens"] = sum(each.tokens for each in answers)
             row["ttft_mean_ms"] = 1e3 * float(np.mean([each.ttft_s for each in answers]))
         else:
@@ -311,22 +323,27 @@ def load_rows(
 
 
 def summarised(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """gain_over_best: 1 less the largest of our ratios over the other whole systems, at skew 0.6; of every skew
-    and share under its own name. policy_gain: the same over the policies with our way, and the low end of its interval;
-    merged_all_gain: over those with as many adapters' merged weights as ours. over_vllm: our ratio over vLLM's.
-    unequal_share: tokens at which an answer becomes another one than vLLM's, of all; the most that a side has.
-    unequal_far: those where vLLM's two best tokens are not within the tolerance."""
+    """gain_over_best: 1 less the largest of our ratios over the other whole systems, at skew 0.6, if all of BEST_OF
+    were measured; of every skew and share under its own name, over those that were. policy_gain: the same over the
+    policies with our way, and the low end of its interval; merged_all_gain: over those with as many adapters' merged
+    weights as ours. over_vllm: our ratio over vLLM's. unequal_share: tokens at which an answer becomes another one than
+    vLLM's, of all; the most that a side has. unequal_far: those where vLLM's two best tokens are not within the
+    tolerance, if all were looked at; unequal_unseen: those that were not."""
     found, worst = dict[str, float](), dict[str, float]()
     shares = [row["unequal"] / row["answer_tokens"] for row in rows if "unequal" in row]
     if shares:
         found["unequal_share"] = max(shares)
-    if any(row.get("far") is not None for row in rows):
-        found["unequal_far"] = sum(row.get("far") or 0 for row in rows)
+    far = [row["far"] for row in rows if row.get("far") is not None]
+    if unseen := sum(row.get("unequal", 0) for row in rows if row.get("far") is None):
+        found["unequal_unseen"] = unseen
+    elif far:
+        found["unequal_far"] = sum(far)
     for (model, adapters, rank, skew, share), own in grouped_by([row for row in rows if "ratio" in row], *LOAD).items():
         at = f"{key(model)}_{adapters}_of_{rank}_at_{key(f'{share:g}')}_{key(f'{skew:g}')}"
-        for name, value in _gains({row["side"]: row for row in own}).items():
+        of = {row["side"]: row for row in own}
+        for name, value in _gains(of).items():
             found[f"{name}_{at}"] = value
-            if skew == PAPER_SKEW:
+            if skew == PAPER_SKEW and of.keys() >= BEST_OF.get(name.removesuffix("_low"), set()):
                 worst[name] = (max if name == "over_vllm" else min)(value, worst.get(name, value))
     return found | worst
 
@@ -337,7 +354,7 @@ def _gains(of: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
     systems = [of[each] for each in SYSTEMS if each in of and each != OWN]
     if systems:
         found["gain_over_best"] = 1 - max(row["ratio"] for row in systems)
-    for name, sides in (("policy_gain", (*POLICIES, MERGE_ONLY)), ("merged_all_gain", MERGED_ALL)):
+    for name, sides in (("policy_gain", BEST_OF["policy_gain"]), ("merged_all_gain", MERGED_ALL)):
         policies = [of[each] for each in sides if each in of]
         if policies:
             found[name] = 1 - max(row["ratio"] for row in policies)

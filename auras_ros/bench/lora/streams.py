@@ -133,7 +133,8 @@ class StreamWindows:
         ways = own.ways(into, torch.get_num_threads())
         settings = EngineOptions(
             max_loras=len(adapters), max_lora_rank=options.rank, lora_policy=own.policy, lora_ways=ways,
-            lora_exact=not own.in_place, waiting=4096, image_cache_mib=0,
+            lora_exact=not own.in_place, max_merged_loras=len(adapters) if own.several else 1, prefix_cache=False,
+            waiting=4096, image_cache_mib=0,
         )  # fmt: skip
         self._engine, self._options, self._head = (
             make_engine(open_vlm(options.folder), settings),

@@ -57,7 +57,8 @@ class CaseWindows:
     def prepare(self, name: str) -> None:
         """Makes the copies of the factors too. Raises RuntimeError if the contender is not equal to the reference."""
         chooser, reference = self._contenders[name], self._contenders["segmented"]
-        if (apart := self._run.check(reference, chooser)) > 1e-4:
+        apart = self._run.check(reference, chooser)
+        if not apart <= 1e-4:  # nor a NaN
             raise RuntimeError(f"differs from the reference by {apart:.1e}")
         for _ in range(WARM_UPS):
             self._run.forward(chooser)

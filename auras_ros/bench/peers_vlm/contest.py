@@ -44,7 +44,7 @@ class Window(NamedTuple):
 @dataclass
 class ModelWindows:
     """What one model's contest found: windows by load and side, of whole rounds; by load the rate of arrivals; why a
-    side was not measured; seconds until a server answered."""
+    side was not measured, or not in all rounds; seconds until a server answered."""
 
     model: str
     shape: Shape
@@ -137,7 +137,12 @@ class PeersContest:
             server = servers[name]
             with server.running():
                 before_s = server.cpu_s()
-                found = run(server, len(windows[name]), self._limit_s())
+                try:
+                    found = run(server, len(windows[name]), self._limit_s())
+                except AnswerError:
+                    if time.monotonic() < ends.hard_s:
+                        raise
+                    raise OverError from None
                 windows[name].append(Window(found, server.cpu_s() - before_s))
             return windows[name][-1].load.rate_hz
 
@@ -149,8 +154,8 @@ class PeersContest:
         finally:
             rounds.tell(self._report)
             self.measured.failed |= rounds.failed
-            whole = {name: windows[name][: len(rates)] for name, rates in rounds.rates.items()}
-            self.measured.windows[load] = whole
+            done = max(map(len, rounds.rates.values()), default=0)  # of a side that failed its rounds before stay
+            self.measured.windows[load] = {name: found[:done] for name, found in windows.items() if found[:done]}
 
     def _closed(self, server: ServerGroup, number: int, limit_s: float) -> Load:
         return closed_loop(server.ports, self._bodies(f"{CLOSED} {number}"), AT_ONCE, limit_s)

@@ -124,11 +124,14 @@ def test_a_run_has_the_rows_ranks_and_sizes_of_its_case(phase: str) -> None:
 
 def test_an_operator_that_computes_something_else_is_not_timed() -> None:
     run = CaseRun(LoraCase("tiny", "decode", 4, 2, 4), seed=0)
-    windows = CaseWindows(run, {"segmented": FixedWay(WAYS["segmented"]), "wrong": FixedWay(lambda *_: None)})
+    wrong: dict[str, Any] = {"zeros": lambda *_: None, "nan": lambda y, *_: y.fill_(torch.nan)}
+    ways = {"segmented": WAYS["segmented"], **wrong}
+    windows = CaseWindows(run, {name: FixedWay(way) for name, way in ways.items()})
     with torch.inference_mode():
         windows.prepare("segmented")
-        with pytest.raises(RuntimeError, match="differs from the reference"):
-            windows.prepare("wrong")
+        for name in wrong:
+            with pytest.raises(RuntimeError, match="differs from the reference"):
+                windows.prepare(name)
         assert windows.rate("segmented", Length(chunks=2, seconds=0)) > 0
     assert len(windows.layer_us["segmented"]) == 2
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +22,15 @@ from auras_ros.bench.lora import load, modes, streams, swap, switch
 from auras_ros.bench.lora.adapter_folders import write_adapters
 from auras_ros.bench.lora.trace import LoraTrace
 from auras_ros.bench.peers_vlm.client import Load
-from auras_ros.bench.peers_vlm.contest import CLOSED, ModelWindows, Window
-from auras_ros.bench.peers_vlm.stream import StreamedAnswer
+from auras_ros.bench.peers_vlm.contest import CLOSED, ModelWindows, PeersContest, Window
+from auras_ros.bench.peers_vlm.stream import AnswerError, StreamedAnswer
 from auras_ros.bench.peers_vlm.workload import Shape
 from auras_ros.cli import bench as cli
 from auras_ros.kernels.lora_batch import LoraShape
 from auras_ros.kernels.lora_table_file import read_ways
+from auras_ros.measure.minutes import Ends
+from auras_ros.measure.window import Length
+from auras_ros.report.result import Report
 
 ROOT = Path(__file__).parents[3]
 
@@ -134,9 +139,10 @@ def test_every_answer_is_checked_whatever_is_in_memory(tmp_path: Path) -> None:
     few, whole = report["rows"]
     assert (few["slots"], whole["slots"]) == (1, 4)
     assert report["summary"]["wrong"] == few["wrong"] == 0
-    assert few["loads"] >= len({name for name, _ in swap.drawn([f"adapter-{n}" for n in range(4)], 10, 0)})
-    assert few["evictions"] == few["loads"] - 1
-    assert whole["evictions"] == 0
+    assert few["loads"] >= len({name for name, _ in swap.drawn([f"adapter-{n}" for n in range(4)], 10, 0)}) - 1
+    assert few["evictions"] == few["loads"]  # each was read once before
+    assert (whole["loads"], whole["evictions"], whole["hit_share"]) == (0, 0, 1)
+    assert 1 < few["distinct"] <= few["answers"] == len(set(swap.drawn([f"adapter-{n}" for n in range(4)], 10, 0)))
 
 
 def test_heads_and_decoding_have_prompts_of_one_length(tmp_path: Path) -> None:
@@ -211,6 +217,74 @@ def test_the_gain_is_over_the_best_system_and_over_the_best_policy() -> None:
     assert found["merged_all_gain"] == pytest.approx(1 - of["auras dlora merged-all"]["ratio"])
     assert found["over_vllm"] == pytest.approx(0.5)
     assert "gain_over_best" not in load.summarised([row | {"skew": 0.2} for row in rows])
+    assert "policy_gain" not in load.summarised([row for row in rows if row["side"] != "auras valora"])
+    assert "policy_gain" in found
+    unseen = [row | {"far": None} if row["side"] == "punica" else row for row in rows]
+    assert load.summarised(unseen)["unequal_unseen"] == 1
+    assert "unequal_far" not in load.summarised(unseen)
+
+
+class Server:
+    """Of a side, always there."""
+
+    def running(self) -> nullcontext[None]:
+        return nullcontext()
+
+    def cpu_s(self) -> float:
+        return 0.0
+
+
+def contest_until(hard_s: float) -> tuple[PeersContest, ModelWindows, Report]:
+    """Four rounds."""
+    measured, report = ModelWindows("m", Shape(1, 0.0, (0, 0), (0, 0)), 2), Report("lora-load")
+    options = argparse.Namespace(rounds=4, seed=0, limit=60.0, length=Length(1, 0.0, 60.0))
+    return PeersContest(measured, options, report, Ends(hard_s, hard_s), lambda _: None), measured, report
+
+
+def test_a_side_that_fails_keeps_the_rounds_before() -> None:
+    contest, measured, report = contest_until(time.monotonic() + 60)
+
+    def run(server: Any, number: int, limit_s: float) -> Load:
+        if server is sides["bad"] and number == 2:
+            raise AnswerError("it is gone")
+        return window(1.0).load
+
+    sides: dict[str, Any] = {"good": Server(), "bad": Server()}
+    contest._rounds("poisson", sides, contest._ends, run)
+    assert {side: len(found) for side, found in measured.windows["poisson"].items()} == {"good": 4, "bad": 2}
+    assert measured.failed == {"bad": "it is gone"}
+    assert report.more["failed"] == ["m, poisson, bad: it is gone"]
+
+
+def test_the_end_of_the_minutes_is_no_sides_failure() -> None:
+    contest, measured, report = contest_until(time.monotonic() + 0.5)
+
+    def run(server: Any, number: int, limit_s: float) -> Load:
+        while number == 2:
+            if time.monotonic() > contest._ends.hard_s:
+                raise AnswerError("not all answered in time")
+        return window(1.0).load
+
+    sides: dict[str, Any] = {"one": Server(), "other": Server()}
+    contest._rounds("poisson", sides, contest._ends, run)
+    assert {side: len(found) for side, found in measured.windows["poisson"].items()} == {"one": 2, "other": 2}
+    assert not measured.failed
+    assert "failed" not in report.more
+
+
+def test_a_side_that_fails_late_costs_no_other_ones_rounds() -> None:
+    measured, share = ModelWindows("m", Shape(1, 0.0, (0, 0), (0, 0)), 2), load.at_share(0.7)
+    measured.windows[share] = {load.OWN: [window(80)] * 2, "s-lora": [window(100)] * 3, "dlora": [window(160)]}
+    asked, options = load.AdapterLoad(0.6, 8, 16, 8, 3), argparse.Namespace(theta_ms=250, shares=[0.7])
+    sides = ["vllm eager", load.OWN, "s-lora", "dlora"]
+    of = {row["side"]: row for row in load.load_rows(measured, sides, options, asked, {})}
+    assert (of["s-lora"]["rounds"], of["s-lora"]["ratio"]) == (3, pytest.approx(0.8))
+    assert "unequal" not in of["s-lora"]  # nobody to compare with
+    assert {side for side, row in of.items() if "why" in row} == {"vllm eager", "dlora"}
+    del measured.windows[share][load.OWN]
+    (row,) = (row for row in load.load_rows(measured, sides, options, asked, {}) if row["side"] == "s-lora")
+    assert row["token_ms"] == pytest.approx(100)
+    assert "ratio" not in row
 
 
 @pytest.mark.parametrize("side", load.SIDES)
@@ -247,7 +321,9 @@ def test_every_side_answers_all_of_the_same_requests(tmp_path: Path, monkeypatch
     for row in report["rows"]:
         assert (row["rounds"], row["far"]) == (2, None if row["side"] == load.OWN else 0)
         assert row["rate_hz"] == pytest.approx(0.7 * report["rows"][1]["closed_hz"])
-    assert report["summary"]["gain_over_best"] == 1 - max(row["ratio"] for row in report["rows"][2:])
+    at = "tiny_qwen_2_of_8_at_0_7_0_6"
+    assert report["summary"][f"gain_over_best_{at}"] == 1 - max(row["ratio"] for row in report["rows"][2:])
+    assert "gain_over_best" not in report["summary"]  # not over S-LoRA's side
 
 
 def test_punicas_side_gathers_in_decodes_and_multiplies_segments_in_prefills(tmp_path: Path) -> None:
