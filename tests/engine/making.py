@@ -92,5 +92,5 @@ def ended(engine: Engine, replies: Sequence[Reply] = ()) -> None:
     pool = engine._tables._pool
     owned = [block for block, owners in enumerate(pool._owners) if owners]
     assert len(owned) == engine._tables.reserved  # what adapters have
-    assert sorted([*pool._empty, *pool._unused, *owned]) == list(range(SPARE + 1, pool.size + 1))
+    assert sorted([*pool._empty, *pool._late, *pool._unused, *owned]) == list(range(SPARE + 1, pool.size + 1))
     assert bool(torch.isfinite(engine._cache.store).all())

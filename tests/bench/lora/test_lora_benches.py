@@ -309,14 +309,14 @@ def test_every_side_answers_all_of_the_same_requests(tmp_path: Path, monkeypatch
     monkeypatch.setattr(load.environment, "setup", lambda *_: Path(sys.executable))
     monkeypatch.setattr(load.environment, "versions", lambda _: {})
     monkeypatch.setattr(load, "openmp_of", lambda _: {})
-    sides = [load.OWN, load.RATED, "punica", "dlora"]
+    sides = [load.OWN, load.RATED, "dlora"]
     words = ["--setup", str(tmp_path), "--no-vllm", "--models", "tiny-qwen", "--sides", ",".join(sides), "--cores", "1"]
     report = report_of(
         "lora-load", tmp_path, *words, "--adapters", "2", "--ranks", "8", "--rounds", "2", "--requests", "6"
     )
     assert [row["side"] for row in report["rows"]] == sides
     assert [row.get("why") for row in report["rows"]] == [None] * len(sides)
-    assert [row["merged"] for row in report["rows"]] == [2, 0, 0, 1]
+    assert [row["merged"] for row in report["rows"]] == [2, 0, 1]
     assert len({row["answer_tokens"] for row in report["rows"]}) == 1
     for row in report["rows"]:
         assert (row["rounds"], row["far"]) == (2, None if row["side"] == load.OWN else 0)
