@@ -158,8 +158,8 @@ class LoraContest(PeersContest):
 
     def _check(self, reference: str, servers: dict[str, ServerGroup]) -> None:
         super()._check(reference, servers)
-        for side in {OWN, RATED} - servers.keys():
-            raise UnequalTokensError(f"{self.measured.model}: nothing is compared without {side}")
+        if missing := [side for side in (OWN, RATED) if side not in servers]:
+            raise UnequalTokensError(f"{self.measured.model}: nothing is compared without {', '.join(missing)}")
 
     def _look_back(self, servers: Mapping[str, ServerGroup]) -> None:
         reference = next(iter(servers))

@@ -74,13 +74,15 @@ def search(
         if rates := _windows(run, options).contest(ways, few, report, ends):
             profiles.append(Profile(case, run.shape, [rates]))
     close = {each.case: each for each in profiles if len(each.near) > 1}
-    for number in range(PASSES):
-        for case in in_time(f"search, near the best, pass {number + 1}", list(close), report, say, ends):
-            windows = _windows(CaseRun(case, options.seed), options)
-            close[case].rates.append(windows.contest(close[case].near, options, report, ends, finer=True))
-    for each in profiles:
-        us = {f"{way}_us": value for way, value in each.median_us.items()}
-        report.rows.append({**vars(each.case), "cores": options.cores, "way": each.best, **us})
+    try:
+        for number in range(PASSES):
+            for case in in_time(f"search, near the best, pass {number + 1}", list(close), report, say, ends):
+                windows = _windows(CaseRun(case, options.seed), options)
+                close[case].rates.append(windows.contest(close[case].near, options, report, ends, finer=True))
+    finally:  # an interrupt costs no rows
+        for each in profiles:
+            us = {f"{way}_us": value for way, value in each.median_us.items()}
+            report.rows.append({**vars(each.case), "cores": options.cores, "way": each.best, **us})
     return {each.shape: each.best for each in profiles}
 
 
