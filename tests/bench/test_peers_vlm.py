@@ -15,7 +15,8 @@ import math
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -245,6 +246,55 @@ def test_in_a_round_all_sides_get_the_same_requests_and_in_the_next_one_others(t
         for name in names
     }
     assert len(due) == 1
+
+
+class Server:
+    """Of a side, always there."""
+
+    def running(self) -> nullcontext[None]:
+        return nullcontext()
+
+    def cpu_s(self) -> float:
+        return 0.0
+
+
+def rounds_of(
+    sides: Sequence[str], run: Callable[[Ends, str, int], Load], until_s: float
+) -> tuple[ModelWindows, Report]:
+    """Four rounds with these sides, `run` given the end, the side and the round's number."""
+    measured, report = ModelWindows("tiny", SHAPE, 2), Report("peers-vlm")
+    ends = Ends(*[time.monotonic() + until_s] * 2)
+    servers: dict[str, Any] = {name: Server() for name in sides}
+    names = {server: name for name, server in servers.items()}
+    PeersContest(measured, options(rounds=4), report, ends, lambda text: None)._rounds(
+        POISSON, servers, ends, lambda server, number, limit_s: run(ends, names[server], number)
+    )
+    return measured, report
+
+
+def test_a_side_that_fails_keeps_the_rounds_before() -> None:
+    def run(ends: Ends, name: str, number: int) -> Load:
+        if name == "bad" and number == 2:
+            raise AnswerError("it is gone")
+        return Load((StreamedAnswer(0.0, 0.1, (), 1.0, 10, 5, ""),), 1.0, 0.0)
+
+    measured, report = rounds_of(["good", "bad"], run, until_s=60)
+    assert {name: len(found) for name, found in measured.windows[POISSON].items()} == {"good": 4, "bad": 2}
+    assert measured.failed == {"bad": "it is gone"}
+    assert report.more["failed"] == ["tiny, poisson, bad: it is gone"]
+
+
+def test_the_end_of_the_minutes_is_no_sides_failure() -> None:
+    def run(ends: Ends, name: str, number: int) -> Load:
+        while number == 2:
+            if time.monotonic() > ends.hard_s:
+                raise AnswerError("not all answered in time")
+        return Load((StreamedAnswer(0.0, 0.1, (), 1.0, 10, 5, ""),), 1.0, 0.0)
+
+    measured, report = rounds_of(["one", "other"], run, until_s=0.5)
+    assert {name: len(found) for name, found in measured.windows[POISSON].items()} == {"one": 2, "other": 2}
+    assert not measured.failed
+    assert "failed" not in report.more
 
 
 def test_without_the_reference_nothing_is_timed() -> None:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +20,12 @@ from auras_ros.bench.lora import load, modes, streams, swap, switch
 from auras_ros.bench.lora.adapter_folders import write_adapters
 from auras_ros.bench.lora.trace import LoraTrace
 from auras_ros.bench.peers_vlm.client import Load
-from auras_ros.bench.peers_vlm.contest import CLOSED, ModelWindows, PeersContest, Window
-from auras_ros.bench.peers_vlm.stream import AnswerError, StreamedAnswer
+from auras_ros.bench.peers_vlm.contest import CLOSED, ModelWindows, Window
+from auras_ros.bench.peers_vlm.stream import StreamedAnswer
 from auras_ros.bench.peers_vlm.workload import Shape
 from auras_ros.cli import bench as cli
 from auras_ros.kernels.lora_batch import LoraShape
 from auras_ros.kernels.lora_table_file import read_ways
-from auras_ros.measure.minutes import Ends
-from auras_ros.measure.window import Length
-from auras_ros.report.result import Report
 
 ROOT = Path(__file__).parents[3]
 
@@ -222,54 +217,6 @@ def test_the_gain_is_over_the_best_system_and_over_the_best_policy() -> None:
     unseen = [row | {"far": None} if row["side"] == "punica" else row for row in rows]
     assert load.summarised(unseen)["unequal_unseen"] == 1
     assert "unequal_far" not in load.summarised(unseen)
-
-
-class Server:
-    """Of a side, always there."""
-
-    def running(self) -> nullcontext[None]:
-        return nullcontext()
-
-    def cpu_s(self) -> float:
-        return 0.0
-
-
-def contest_until(hard_s: float) -> tuple[PeersContest, ModelWindows, Report]:
-    """Four rounds."""
-    measured, report = ModelWindows("m", Shape(1, 0.0, (0, 0), (0, 0)), 2), Report("lora-load")
-    options = argparse.Namespace(rounds=4, seed=0, limit=60.0, length=Length(1, 0.0, 60.0))
-    return PeersContest(measured, options, report, Ends(hard_s, hard_s), lambda _: None), measured, report
-
-
-def test_a_side_that_fails_keeps_the_rounds_before() -> None:
-    contest, measured, report = contest_until(time.monotonic() + 60)
-
-    def run(server: Any, number: int, limit_s: float) -> Load:
-        if server is sides["bad"] and number == 2:
-            raise AnswerError("it is gone")
-        return window(1.0).load
-
-    sides: dict[str, Any] = {"good": Server(), "bad": Server()}
-    contest._rounds("poisson", sides, contest._ends, run)
-    assert {side: len(found) for side, found in measured.windows["poisson"].items()} == {"good": 4, "bad": 2}
-    assert measured.failed == {"bad": "it is gone"}
-    assert report.more["failed"] == ["m, poisson, bad: it is gone"]
-
-
-def test_the_end_of_the_minutes_is_no_sides_failure() -> None:
-    contest, measured, report = contest_until(time.monotonic() + 0.5)
-
-    def run(server: Any, number: int, limit_s: float) -> Load:
-        while number == 2:
-            if time.monotonic() > contest._ends.hard_s:
-                raise AnswerError("not all answered in time")
-        return window(1.0).load
-
-    sides: dict[str, Any] = {"one": Server(), "other": Server()}
-    contest._rounds("poisson", sides, contest._ends, run)
-    assert {side: len(found) for side, found in measured.windows["poisson"].items()} == {"one": 2, "other": 2}
-    assert not measured.failed
-    assert "failed" not in report.more
 
 
 def test_a_side_that_fails_late_costs_no_other_ones_rounds() -> None:
