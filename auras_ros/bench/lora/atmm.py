@@ -11,8 +11,9 @@ are charged for it, once for `--set-decodes` decodes and for each prefill; those
 the same, which is checked, and take turns in interleaved rounds; a ratio is taken within a round. The ways that are
 near a shape's best are measured again beside ATMM, in more and shorter rounds: one half of these names the best way and
 the other half compares it with ATMM, so that it is not the one that was lucky. A shape that comes out below 0.97 of its
-best is measured twice more, elsewhere in memory, and the median of the three counts for `worst_ratio`: the smallest of
-a hundred figures would be that of the worst disturbance. `first_ratio` and `mean_ratio` are of the first ones alone.
+best is measured twice more, each time after all others, and the median of the three counts for `worst_ratio`: the
+smallest of a hundred figures would be that of the worst disturbance, and these last for minutes. `first_ratio` and
+`mean_ratio` are of the first ones alone.
 Without a table the rule decides that holds where none was searched. On a GPU the catalogue of `kernels/lora_tilings.py`
 takes the place of the ways, and stands beside the rule's and the published fixed tilings: none of that has run on a GPU
 yet.
@@ -22,11 +23,12 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, NamedTuple
 
 import torch
 
@@ -65,6 +67,14 @@ MEASURED: dict[str, list[Any]] = {
     "ranks": [16, 64],
     "adapters": [1, 4, 8],
 }
+
+
+class Doubted(NamedTuple):
+    """A shape that came out below DOUBTED. near: ways near its best; row: ATMM's; ratios: of each look."""
+
+    near: list[str]
+    row: dict[str, Any]
+    ratios: list[float]
 
 
 def run(argv: list[str], progress: Say) -> Report:
@@ -178,43 +188,37 @@ def _search(options: argparse.Namespace, report: Report, say: Say, ends: Ends) -
 def _measure(options: argparse.Namespace, report: Report, say: Say, ends: Ends) -> None:
     contenders: dict[str, WayChooser] = {name: FixedWay(way) for name, way in {**WAYS, **BASELINES}.items()}
     contenders[ATMM] = options.chooser
-    shapes = list[LoraShape]()
+    shapes, doubted = list[LoraShape](), dict[LoraCase, Doubted]()
+
+    def ratio(run: CaseRun, near: Sequence[str]) -> float | None:
+        """ATMM's rate over that of the best of these ways, in rounds of their own. None: the minutes were over."""
+        windows = CaseWindows(run, contenders, options.set_decodes)
+        rates = windows.contest([ATMM, *near], options, report, ends, finer=True)
+        return best_ratio(rates) if ATMM in rates and len(rates) > 1 else None
+
     for case in in_time("atmm", _todo(options), report, say, ends):
         made = CaseRun(case, options.seed)
         windows = CaseWindows(made, contenders, options.set_decodes, BASELINES)
         names = [name for name in contenders if case.fits(name, options.memory_mib)]
         rates = windows.contest(names, options, report, ends)
-        if ATMM in rates and (near := near_best(rates, WAYS)):
-            ratios = _ratios(made, contenders, [ATMM, *near], options, report, ends)
-            if not ratios:  # the minutes were over
-                continue
-            chosen = options.chooser.name(made.shape)
-            report.rows += case_rows(case, options.cores, chosen, rates, windows.layer_us, ratios)
-            shapes.append(made.shape)
+        near = near_best(rates, WAYS)
+        if ATMM not in rates or not near or (first := ratio(made, near)) is None:
+            continue
+        rows = case_rows(case, options.cores, options.chooser.name(made.shape), rates, windows.layer_us, first)
+        report.rows += rows
+        shapes.append(made.shape)
+        if first < DOUBTED:
+            (own,) = (row for row in rows if row["operator"] == ATMM)
+            doubted[case] = Doubted(near, own, [first])
     if not report.rows:
         raise OverError(CUT)
+    for number in range(1, LOOKS):
+        for case in in_time(f"atmm, look {number + 1}", list(doubted), report, say, ends):
+            each = doubted[case]
+            if (again := ratio(CaseRun(case, options.seed), each.near)) is not None:
+                each.ratios.append(again)
+                each.row["best_ratio"] = median(each.ratios)
     report.summary |= summary(report.rows) | {"lookup_us": _lookup_us(options.chooser, shapes)}
-
-
-def _ratios(
-    run: CaseRun,
-    contenders: Mapping[str, WayChooser],
-    names: Sequence[str],
-    options: argparse.Namespace,
-    report: Report,
-    ends: Ends,
-) -> list[float]:
-    """ATMM's rate over that of the best of these ways: one, or three where the first is below DOUBTED."""
-    found, kept = list[float](), [run]
-    while not found or (found[0] < DOUBTED and len(found) < LOOKS):
-        if found:
-            run = CaseRun(run.case, options.seed)
-            kept.append(run)  # or the next one would have its memory
-        finer = CaseWindows(run, contenders, options.set_decodes).contest(names, options, report, ends, finer=True)
-        if ATMM not in finer or len(finer) < 2:
-            break
-        found.append(best_ratio(finer))
-    return found
 
 
 def _lookup_us(chooser: WayTable, shapes: list[LoraShape]) -> float:

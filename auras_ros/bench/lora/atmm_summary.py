@@ -24,10 +24,10 @@ def case_rows(
     chosen: str,
     rates: Mapping[str, Sequence[float]],
     layer_us: Mapping[str, Sequence[float]],
-    ratios: Sequence[float],
+    ratio: float,
 ) -> list[dict[str, Any]]:
     """A row for each contender. rates: of all rounds; layer_us: how long a layer took in each run.
-    ratios: of ATMM to the shape's best way (`best_ratio`), each from rounds of its own: best_ratio is their median."""
+    ratio: of ATMM to the shape's best way (`best_ratio`), from rounds of its own."""
     rows = []
     for name, values in rates.items():
         took = layer_us[name]
@@ -36,7 +36,7 @@ def case_rows(
         row = {**vars(case), "cores": cores, "operator": name, **times, "runs": len(took), "rounds": len(values)}
         row["atmm_speedup"] = median(np.divide(rates[ATMM], values).tolist())
         if name == ATMM:
-            row |= {"way": chosen, "best_ratio": median(ratios), "first_ratio": ratios[0]}
+            row |= {"way": chosen, "best_ratio": ratio, "first_ratio": ratio}
         rows.append(row)
     return rows
 
