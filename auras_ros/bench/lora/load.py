@@ -42,7 +42,7 @@ from auras_ros.bench.peers_vlm.sides import AT_ONCE, OUR_OPTIONS, OURS, SERVE, V
 from auras_ros.bench.peers_vlm.stream import StreamedAnswer
 from auras_ros.bench.peers_vlm.workload import Shape
 from auras_ros.kernels.lora_batch import LoraShape
-from auras_ros.kernels.lora_table_file import cpu_name, write_table
+from auras_ros.kernels.lora_table_file import cpu_name, read_own_table, write_table
 from auras_ros.measure.cores import on_cores
 from auras_ros.measure.minutes import Ends, MeasureStep, run_parts
 from auras_ros.own_environment import SetupError
@@ -397,3 +397,6 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
         parser.error(f"--sides: {OWN} and {RATED} are always needed")
     check_shares(parser, "--skews", options.skews)
     check_shares(parser, "--shares", options.shares)
+    if options.table is not None:
+        with refusing(parser, ValueError, OSError, what="--table: "):
+            read_own_table(options.table, cpu_name(options.cores))

@@ -25,7 +25,7 @@ from auras_ros.bench.peers_vlm.stream import StreamedAnswer
 from auras_ros.bench.peers_vlm.workload import Shape
 from auras_ros.cli import bench as cli
 from auras_ros.kernels.lora_batch import LoraShape
-from auras_ros.kernels.lora_table_file import read_ways
+from auras_ros.kernels.lora_table_file import cpu_name, read_ways, write_table
 
 ROOT = Path(__file__).parents[3]
 
@@ -310,3 +310,13 @@ def test_what_cannot_be_measured_is_refused(
         cli.run([name, *words])
     assert refused.value.code == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_table_of_another_machine_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A server would log it and multiply by the rule."""
+    path = tmp_path / "ways.json"
+    write_table(path, "another, 2 threads", {LoraShape("decode", 8, 8, 64, 64, 1, 2): "joint"})
+    with pytest.raises(SystemExit) as refused:
+        cli.run(["lora-load", "--setup", "x", "--table", str(path)])
+    assert refused.value.code == 2
+    assert f"--table: {path} has no table of {cpu_name(2)}" in capsys.readouterr().err
