@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -217,10 +218,10 @@ def _streams(report: Report, options: argparse.Namespace, say: Say, ends: Ends) 
             fits = lambda streams, windows=windows: in_time(windows.window(streams, number, ends))  # noqa: E731, B023
             found[side].append(most_streams(fits, options.most))
         same = max(1, min(int(median(each)) for each in found.values() if each))
-        took: dict[str, list[float]] = {side: [] for side in sides}
+        took: dict[str, list[list[float]]] = {side: [] for side in sides}
         for number, side in _turns(options, list(sides), ends):
             say(f"the same {same} streams: round {number + 1} of {options.rounds}, {side}")
-            took[side] += sides[side].window(same, number, ends)
+            took[side].append(sides[side].window(same, number, ends))
     report.rows += stream_rows(found, took, options, same)
 
 
@@ -233,17 +234,23 @@ def _turns(options: argparse.Namespace, sides: Sequence[str], ends: Ends) -> Ite
 
 
 def stream_rows(
-    found: Mapping[str, Sequence[int]], took: Mapping[str, Sequence[float]], options: argparse.Namespace, same: int
+    found: Mapping[str, Sequence[int]],
+    took: Mapping[str, Sequence[Sequence[float]]],
+    options: argparse.Namespace,
+    same: int,
 ) -> list[dict[str, Any]]:
-    """below: how far a chunk's mean latency with heads is below the side's, at the same streams."""
-    means = {side: 1e3 * float(np.mean(each)) for side, each in took.items()}
+    """took: of each chunk of each round, seconds. below: how far a chunk's mean latency with heads is below the side's,
+    at the same streams: the median of the rounds."""
+    means = {side: [1e3 * float(np.mean(each)) for each in rounds] for side, rounds in took.items()}
     rows = []
     for side, counts in found.items():
         low, middle, high = spread([float(each) for each in counts])
         rows.append({
             "what": "streams", "side": side, "streams": middle, "streams_low": low, "streams_high": high,
-            "same_streams": same, "chunk_ms": means[side], "chunk_p99_ms": 1e3 * float(np.percentile(took[side], 99)),
-            "below": 1 - means[HEADS] / means[side], "frames": options.frames, "image_px": options.image_px,
+            "same_streams": same, "chunk_ms": median(means[side]),
+            "chunk_p99_ms": 1e3 * float(np.percentile(list(chain.from_iterable(took[side])), 99)),
+            "below": 1 - median(one / other for one, other in zip(means[HEADS], means[side], strict=True)),
+            "frames": options.frames, "image_px": options.image_px,
             "tokens": options.tokens, "adapters": options.adapters, "rank": options.rank, "cores": options.cores,
             "n": len(counts),
         })  # fmt: skip

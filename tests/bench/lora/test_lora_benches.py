@@ -113,6 +113,15 @@ def test_streams_are_counted_and_chunks_are_timed_with_the_same_ones(tmp_path: P
     assert rows["prefix caching on"]["over_cached"] == 1
 
 
+def test_a_chunks_latency_is_compared_within_a_round() -> None:
+    """The second round is on a busy machine, for both."""
+    took = {"heads": [[0.1, 0.3], [1.2]], "tokens": [[0.4], [1.2, 1.2]]}
+    options = argparse.Namespace(frames=2, image_px=16, tokens=5, adapters=1, rank=4, cores=1)
+    _, tokens = streams.stream_rows({"heads": [3, 5], "tokens": [2, 2]}, took, options, same=2)
+    assert tokens["below"] == pytest.approx(1 - (0.5 + 1.0) / 2)
+    assert tokens["chunk_ms"] == pytest.approx(800)
+
+
 @pytest.mark.parametrize(
     ("limit", "most", "wanted"), [(0, 8, 0), (1, 8, 1), (5, 8, 5), (7, 8, 7), (20, 8, 8), (20, 6, 6)]
 )
