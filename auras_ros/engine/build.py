@@ -63,9 +63,11 @@ def make_engine(
     """device: the options' if none is given; then it is closed with the engine. partitions: for stages side by side;
     the engine closes them. Without them they are made of all cores of this thread if the options' scheduler divides
     those, else stages take turns in the engine's thread. reservation: of a policy's frames on the same units; forwards
-    run between them. log: is given every forward that has ended. Takes the checkpoint's weights over: it cannot make
-    another engine. Raises ValueError for sizes and names that do not fit, DeviceError for a device that cannot be
-    divided."""
+    run between them, and there are no adapters, as nobody knows how long a forward takes that changes the weights.
+    log: is given every forward that has ended. Takes the checkpoint's weights over: it cannot make another engine.
+    Raises ValueError for sizes and names that do not fit, DeviceError for a device that cannot be divided."""
+    if reservation is not None and options.max_loras:
+        raise ValueError(f"max_loras: 0 where a policy's frames are a reservation, got {options.max_loras}")
     on = device or make_device(options.device)
     with ExitStack() as failing:
         if device is None:

@@ -19,8 +19,11 @@ from safetensors.torch import save_file
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.checkpoints.vlm.chat import VlmPrompt
 from auras_ros.checkpoints.vlm.open import open_vlm
+from auras_ros.device.reservation import FrameReservation
 from auras_ros.device.swap import SwapPlan
+from auras_ros.engine.build import make_engine
 from auras_ros.engine.engine import Engine
+from auras_ros.engine.options import EngineOptions
 from auras_ros.engine.request import InvalidRequestError, VlmRequest
 from auras_ros.lora.registry import AdapterError
 from auras_ros.models.linear import block_form
@@ -225,6 +228,12 @@ def test_slots_fit_where_requests_are_short(model: Written, prompts: list[VlmPro
     assert answer.finish == "length"
     with pytest.raises(ValueError, match="max_loras: 8 of rank 512 take"):
         make(model, max_loras=8, max_lora_rank=512, kv_mib=1)
+
+
+def test_they_are_refused_between_a_policys_frames(model: Written) -> None:
+    options = EngineOptions(max_loras=2, kv_mib=8)
+    with pytest.raises(ValueError, match="max_loras: 0 where a policy's frames are a reservation, got 2"):
+        make_engine(open_vlm(model.path), options, reservation=FrameReservation())
 
 
 def test_one_that_is_not_there_is_refused_by_name(model: Written, prompts: list[VlmPrompt], tmp_path: Path) -> None:
