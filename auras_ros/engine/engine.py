@@ -44,7 +44,7 @@ from auras_ros.engine.scheduler import (
 )
 from auras_ros.engine.stats import EngineSnapshot, EngineStats
 from auras_ros.engine.tables import BlockTables, EngineMemory
-from auras_ros.engine.valora import LoraScheduler, most_admitted
+from auras_ros.engine.valora import most_admitted
 from auras_ros.engine.workers import Outcome
 from auras_ros.lora.heads import HeadResult
 from auras_ros.lora.pool import PoolStats
@@ -94,7 +94,7 @@ class Engine:
         self._tables = BlockTables(cache, options.prefix_cache, slots)
         self._images = ImageCache(options.image_cache_mib << 20)
         self._intake = Intake(self.capacity)
-        self._most_admitted = most_admitted(options) if isinstance(scheduler, LoraScheduler) else options.running
+        self._most_admitted = most_admitted(options)
         self._gaps = FrameGaps(reservation, self._intake.wake)
         self.stats = EngineStats()
         self._queues = StageQueues()
