@@ -158,7 +158,9 @@ def _factors(
     for other in sorted(published.keys() - used):
         name = f"{other}.weight"
         if name == HEAD or not targets.is_ignored(name):  # a head that is the embedding has no weight of its own
-            raise CheckpointError(f"{published[other].what} belongs to no linear layer of this model")
+            raise CheckpointError(
+                f"{published[other].what} belongs to no linear layer of this model that adapters can change"
+            )
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -44,7 +44,7 @@ from auras_ros.engine.scheduler import (
 )
 from auras_ros.engine.stats import EngineSnapshot, EngineStats
 from auras_ros.engine.tables import BlockTables, EngineMemory
-from auras_ros.engine.valora import most_admitted
+from auras_ros.engine.valora import LoraScheduler, most_admitted
 from auras_ros.engine.workers import Outcome
 from auras_ros.lora.heads import HeadResult
 from auras_ros.lora.pool import PoolStats
@@ -94,7 +94,7 @@ class Engine:
         self._tables = BlockTables(cache, options.prefix_cache, slots)
         self._images = ImageCache(options.image_cache_mib << 20)
         self._intake = Intake(self.capacity)
-        self._most_admitted = most_admitted(options)
+        self._most_admitted = most_admitted(options) if isinstance(scheduler, LoraScheduler) else options.running
         self._gaps = FrameGaps(reservation, self._intake.wake)
         self.stats = EngineStats()
         self._queues = StageQueues()
@@ -148,6 +148,13 @@ class Engine:
         AdapterError for a name that cannot be used or an engine that takes none, CheckpointError or ValueError for a
         folder that is refused."""
         self._taking_adapters().registry.add(name, folder)
+
+    def set_adapters(self, folders: Mapping[str, Path]) -> None:
+        """By name: these and no others can be asked for from now on, requests that have another one go on. All at once,
+        and those whose files have not changed stay in memory. Reads and checks the others first, in the caller's
+        thread. Raises AdapterError, which names the adapter; then nothing has changed."""
+        if folders or self.adapters is not None:
+            self._taking_adapters().registry.set(folders)
 
     def remove_adapter(self, name: str) -> None:
         """Nobody can ask for it any more; requests that have it go on. Raises AdapterError if it is not there."""

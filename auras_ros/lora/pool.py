@@ -17,6 +17,8 @@ from auras_ros.checkpoints.peft import PeftAdapter
 from auras_ros.lora.registry import AdapterError, KnownAdapter
 from auras_ros.lora.slots import AdapterSlots, Resident
 
+FAILED_S = 1.0  # how long those who waited for an adapter that could not be read are told so; then it is read again
+
 
 @dataclass
 class PoolStats:
@@ -57,7 +59,7 @@ class AdapterPool:
         self._executor, self._came = executor, came
         self._loaded: OrderedDict[str, Loaded] = OrderedDict()  # by digest; the longest unused first
         self._loading: dict[str, tuple[int, KnownAdapter, Future[Resident]]] = {}
-        self._failed: WeakKeyDictionary[KnownAdapter, str] = WeakKeyDictionary()  # until it is asked for again
+        self._failed: WeakKeyDictionary[KnownAdapter, tuple[str, float]] = WeakKeyDictionary()  # and when, s
         self._free = list(range(slots.count))  # without blocks
         self.stats = PoolStats()
 
@@ -75,7 +77,8 @@ class AdapterPool:
             self.stats.hits += loaded.used
             loaded.used = True
             return loaded.resident
-        if (why := self._failed.pop(known, None)) is not None:
+        why, failed_s = self._failed.pop(known, ("", -FAILED_S))
+        if time.monotonic() < failed_s + FAILED_S:  # or whoever waited for it is gone
             raise AdapterError(f"adapter: '{known.name}': {why}")
         if known.digest not in self._loading and (slot := self._room()) is not None:
             future = self._executor.submit(self._load, known, slot)
@@ -102,7 +105,7 @@ class AdapterPool:
         for digest in done:
             slot, known, future = self._loading.pop(digest)
             if (error := future.exception()) is not None:
-                self._failed[known] = str(error)
+                self._failed[known] = str(error), time.monotonic()
                 self._empty(slot)
                 continue
             self._slots.publish(future.result())

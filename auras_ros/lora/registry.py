@@ -4,10 +4,11 @@ the pool's (`pool`)."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from auras_ros.checkpoints.files import digest
 from auras_ros.checkpoints.peft import AdapterTargets, PeftAdapter, read_peft
 
 MOST_NAME = 128
@@ -41,16 +42,26 @@ class AdapterRegistry:
     def add(self, name: str, folder: Path) -> KnownAdapter:
         """Reads the folder. Raises AdapterError for a name that cannot be used or is in use, CheckpointError for a
         folder that is refused."""
-        if not 0 < len(name) <= MOST_NAME or not name.isprintable():
-            raise AdapterError(f"adapter: {name[:MOST_NAME]!r} is not a name of 1 to {MOST_NAME} printable characters")
         self._refuse_known(name)
-        adapter = self.read(folder)
-        sees = any(not each.startswith("language.") for each in adapter.factors)
-        known = KnownAdapter(name, folder, adapter.digest, sees, adapter.head is not None)
+        known = self._checked(name, folder)
         with self._lock:
             self._refuse_known(name)
             self._known[name] = known
         return known
+
+    def set(self, folders: Mapping[str, Path]) -> None:
+        """These and no others, all at once: a name that was there and stays can be asked for all the time. Those whose
+        folder or its files are others are read. Raises AdapterError with the adapter's name; then nothing changed."""
+        found = dict[str, KnownAdapter]()
+        for name, folder in folders.items():
+            try:
+                known = self._known.get(name)
+                same = known is not None and (known.folder, known.digest) == (folder, digest(folder))
+                found[name] = known if known is not None and same else self._checked(name, folder)
+            except (ValueError, OSError) as error:
+                raise AdapterError(f"{name}: {error}") from error
+        with self._lock:
+            self._known = found
 
     def remove(self, name: str) -> KnownAdapter:
         """Nobody can ask for it any more. Raises AdapterError if it is not there."""
@@ -68,14 +79,25 @@ class AdapterRegistry:
         return known
 
     def names(self) -> list[str]:
+        return [each.name for each in self.all()]
+
+    def all(self) -> list[KnownAdapter]:
+        """Sorted by name."""
         with self._lock:
-            return sorted(self._known)
+            return [known for _, known in sorted(self._known.items())]
 
     def read(self, folder: Path) -> PeftAdapter:
         """Raises CheckpointError, or ValueError if it does not fit."""
         adapter = read_peft(folder, self._targets)
         self._check(adapter)
         return adapter
+
+    def _checked(self, name: str, folder: Path) -> KnownAdapter:
+        if not 0 < len(name) <= MOST_NAME or not name.isprintable():
+            raise AdapterError(f"adapter: {name[:MOST_NAME]!r} is not a name of 1 to {MOST_NAME} printable characters")
+        adapter = self.read(folder)
+        sees = any(not each.startswith("language.") for each in adapter.factors)
+        return KnownAdapter(name, folder, adapter.digest, sees, adapter.head is not None)
 
     def _refuse_known(self, name: str) -> None:
         if name in self._known:

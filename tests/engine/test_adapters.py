@@ -230,6 +230,29 @@ def test_slots_fit_where_requests_are_short(model: Written, prompts: list[VlmPro
         make(model, max_loras=8, max_lora_rank=512, kv_mib=1)
 
 
+def test_all_are_set_at_once_or_none(model: Written, prompts: list[VlmPrompt], tmp_path: Path) -> None:
+    engine, folders = make(model), adapters(model, tmp_path, 3)
+    registry = engine._taking_adapters().registry
+    two = {name: folders[name] for name in ("a0", "a1")}
+    engine.set_adapters(two)
+    kept, (before,) = registry.find("a1"), answers(engine, [asked(prompts[0], "a0")])
+    with pytest.raises(AdapterError, match=f"^bad: {tmp_path}/bad/adapter_config.json: file not found"):
+        engine.set_adapters({"a2": folders["a2"], "bad": tmp_path / "bad"})
+    assert engine.adapter_names() == ["a0", "a1"]
+    save_adapter(folders["a0"], model.model, seed=7)  # trained further
+    engine.set_adapters(two)
+    assert registry.find("a1") is kept
+    (after,), other = answers(engine, [asked(prompts[0], "a0")]), make(model)
+    other.add_adapter("a0", folders["a0"])
+    (wanted,) = answers(other, [asked(prompts[0], "a0")])
+    assert after.text == wanted.text != before.text
+    engine.set_adapters({})
+    assert engine.adapter_names() == []
+    make(model, max_loras=0).set_adapters({})
+    with pytest.raises(AdapterError, match=r"takes none \(max_loras\)"):
+        make(model, max_loras=0).set_adapters(two)
+
+
 def test_they_are_refused_between_a_policys_frames(model: Written) -> None:
     options = EngineOptions(max_loras=2, kv_mib=8)
     with pytest.raises(ValueError, match="max_loras: 0 where a policy's frames are a reservation, got 2"):

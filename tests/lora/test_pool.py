@@ -6,6 +6,7 @@ or never; a failure that is remembered for ever; a folder that changed under its
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextlib import nullcontext
@@ -17,7 +18,7 @@ import pytest
 import torch
 
 from auras_ros.checkpoints.peft import PeftAdapter
-from auras_ros.lora.pool import AdapterPool
+from auras_ros.lora.pool import FAILED_S, AdapterPool
 from auras_ros.lora.registry import AdapterError, KnownAdapter
 from tests.lora.decoders import Decoder, adapter
 
@@ -145,6 +146,19 @@ def test_a_failure_is_told_once_and_tried_again() -> None:
     with pytest.raises(AdapterError, match="adapter: 'a1': its file is gone"):
         pool.pool.acquire(known(1))
     pool.broken.clear()
+    assert pool.load(1) is not None
+
+
+def test_a_failure_that_nobody_waited_for_is_not_told_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever it was read for is gone; the folder has been mended meanwhile."""
+    pool = Pool()
+    pool.broken["a1"] = "its file is gone"
+    assert pool.pool.acquire(known(1)) is None
+    pool.executor.run()
+    assert pool.pool.poll()
+    pool.broken.clear()
+    later_s = time.monotonic() + FAILED_S
+    monkeypatch.setattr(time, "monotonic", lambda: later_s)
     assert pool.load(1) is not None
 
 

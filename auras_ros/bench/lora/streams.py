@@ -151,18 +151,19 @@ class StreamWindows:
         self._engine.close()
 
     def window(self, streams: int, seed: int, ends: Ends) -> list[float]:
-        """From each chunk's arrival to its answer, seconds: all that came in the window. Streams are spread evenly over
-        the second."""
+        """From when each chunk was due to its answer, seconds: of all in the window. Streams are spread evenly over the
+        second."""
         options = self._options
         count = round(options.seconds * streams)
         requests = [self._request(number % streams, seed + number) for number in range(count)]
-        replies, began_s = list[Reply](), time.monotonic()
+        replies, began_s = list[tuple[float, Reply]](), time.monotonic()
         for number, request in enumerate(requests):
-            time.sleep(max(0.0, began_s + number * CHUNK_S / streams - time.monotonic()))
-            replies.append(self._engine.submit(request))
+            due_s = began_s + number * CHUNK_S / streams
+            time.sleep(max(0.0, due_s - time.monotonic()))
+            replies.append((due_s, self._engine.submit(request)))
             if time.monotonic() > ends.hard_s:
                 raise OverError
-        return [_took_s(each) for each in replies]
+        return [_took_s(due_s, reply) for due_s, reply in replies]
 
     def _request(self, stream: int, seed: int) -> VlmRequest:
         options, adapter = self._options, self._adapters[stream % len(self._adapters)]
@@ -170,11 +171,12 @@ class StreamWindows:
         return VlmRequest(prompt, max_tokens=options.tokens, ignore_eos=True, adapter=adapter, head=self._head)
 
 
-def _took_s(reply: Reply) -> float:
+def _took_s(due_s: float, reply: Reply) -> float:
+    """From when it was due: an engine that keeps the submitter from its turn gains nothing by it."""
     answer = reply.result(60.0)
     if answer.finish not in ("stop", "length"):
         raise RuntimeError(f"an answer ended with {answer.finish}: {answer.detail}")
-    return (answer.usage.timings.ended_ns - answer.usage.timings.arrived_ns) / 1e9
+    return answer.usage.timings.ended_ns / 1e9 - due_s
 
 
 def _prompt(engine: Engine, turns: Sequence[tuple[str, int, str]], side: int, seed: int) -> VlmPrompt:

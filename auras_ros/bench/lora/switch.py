@@ -3,9 +3,11 @@
 
 A decoder of the given sizes with random weights, in the form in which the engine multiplies, and random adapters of all
 its linear layers. Measured in interleaved rounds on the same cores: the base model to an adapter, one adapter to
-another, and back; the same without a second copy (add and subtract, which drifts); and what VaLoRA ascribes to dLoRA,
-an `addmm` and a new packing for every layer. The floor is the larger of two times in the same round: all weights copied
-once (they have to be read and written), and the products' operations at the rate of a large matrix product."""
+another, and back; and what VaLoRA ascribes to dLoRA, an `addmm` and a new packing for every layer. The floor is the
+larger of two times in the same round: all weights copied once (they have to be read and written), and the products'
+operations at the rate of a large matrix product. Not timed: how far one weight drifts without a second copy, where
+adapters are added and taken away.
+"""
 
 from __future__ import annotations
 

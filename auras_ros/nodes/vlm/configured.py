@@ -1,4 +1,4 @@
-"""What the node holds between configure and cleanup: the engine and its adapters, and the topics of cameras, questions
+"""What the node holds between configure and cleanup: the engine, and the topics of cameras, questions
 and detections."""
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from collections.abc import Callable
 from auras_ros.engine.engine import Engine
 from auras_ros.nodes.common.diagnostics import QosWatch
 from auras_ros.nodes.common.qos import ANSWERS
-from auras_ros.nodes.vlm.adapters import NodeAdapters
 from auras_ros.nodes.vlm.cameras import CameraInputs
 from auras_ros.nodes.vlm.detections import DetectionPublisher
 from auras_ros.nodes.vlm.settings import VlmSettings
@@ -24,7 +23,6 @@ class ConfiguredVlm:
         self, node: Node, settings: VlmSettings, engine: Engine, qos: QosWatch, on_question: Callable[[str], None]
     ) -> None:
         self._node, self.settings, self.engine = node, settings, engine
-        self.adapters = NodeAdapters(engine, settings.adapter_folders())
         self.detections = None if engine.adapters is None else self._publisher(qos)
         self.cameras = CameraInputs(node, settings, qos)
         self._questions = qos.create_subscription(

@@ -4,8 +4,9 @@ topics here."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import numpy as np
 
@@ -21,7 +22,6 @@ from auras_ros.device.make import kind_of
 from auras_ros.engine.build import make_engine
 from auras_ros.engine.engine import Engine
 from auras_ros.engine.request import InvalidRequestError, VlmRequest
-from auras_ros.nodes.vlm.adapters import NodeAdapters
 from auras_ros.nodes.vlm.settings import VlmSettings
 from auras_ros.parameters import ParameterError
 from auras_ros.ros.refusals import SETTINGS_ERRORS
@@ -51,9 +51,17 @@ def load_engine(settings: VlmSettings, anywhere: frozenset[int], say: Callable[[
         engine.start()
         _try(engine, settings)
         say("adapters")
-        NodeAdapters(engine, {}).change(settings.adapter_folders())
+        set_adapters(engine, settings.adapter_folders())
         refused.pop_all()
     return engine
+
+
+def set_adapters(engine: Engine, folders: Mapping[str, Path]) -> None:
+    """As the parameter `loras` names them. Raises ParameterError; then nothing has changed."""
+    try:
+        engine.set_adapters(folders)
+    except ValueError as error:
+        raise ParameterError(f"vlm: loras: {error}") from error
 
 
 def conversation(system: str, text: str, images: int) -> list[Message]:

@@ -20,7 +20,7 @@ from auras_ros.nodes.common.texts import MessageError
 from auras_ros.nodes.vlm.answering import Answering
 from auras_ros.nodes.vlm.answers import AnswerPublishers
 from auras_ros.nodes.vlm.configured import ConfiguredVlm
-from auras_ros.nodes.vlm.loading import BAD_SETTINGS_ERRORS, load_engine
+from auras_ros.nodes.vlm.loading import BAD_SETTINGS_ERRORS, load_engine, set_adapters
 from auras_ros.nodes.vlm.question import question_fields, read_question
 from auras_ros.nodes.vlm.settings import VlmSettings
 from auras_ros.nodes.vlm.status import VlmStatus, resource_usage
@@ -109,8 +109,8 @@ class VlmNode(LoadedNode):
         try:
             wanted = replace(VlmSettings(), loras=loras).adapter_folders()
             if configured is not None:
-                configured.adapters.change(wanted)
-        except (ValueError, OSError) as error:
+                set_adapters(configured.engine, wanted)
+        except ValueError as error:
             return str(error)
         return ""
 

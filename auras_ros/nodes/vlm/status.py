@@ -87,14 +87,17 @@ class VlmStatus(LoadedNodeStatus):
 
     def _adapters(self, configured: ConfiguredVlm) -> DiagnosticReport:
         """Which there are, and what the engine does for them."""
-        known, adapters = configured.adapters.describe(), configured.engine.adapters
+        adapters = configured.engine.adapters
         if adapters is None:
             return DiagnosticReport(Level.OK, "none can be asked for: max_loras is 0")
-        pool = adapters.pool.stats
-        values: dict[str, object] = {f"adapter {name}": text for name, text in known.items()}
+        pool, known = adapters.pool.stats, adapters.registry.all()
+        values: dict[str, object] = {
+            f"adapter {each.name}": f"{each.folder} {each.digest[:12]}{', task head' if each.head else ''}"
+            for each in known
+        }
         values |= {"loads": pool.loads, "load_ms": f"{pool.load_s * 1e3:.0f}"}
         values |= {"hits": pool.hits, "evictions": pool.evictions}
-        return DiagnosticReport(Level.OK, f"there are: {', '.join(known) or 'none'}", values)
+        return DiagnosticReport(Level.OK, f"there are: {', '.join(each.name for each in known) or 'none'}", values)
 
     def _questions(self, answering: Answering) -> DiagnosticReport:
         """How questions ended; the newest answer's age and its image's age; the standing questions."""
