@@ -1,4 +1,4 @@
-# make demo | test | test-ros | test-worlds | test-robomimic | lint | format | env | train | gpu | clean
+# make demo | test | test-ros | test-worlds | test-triton | test-robomimic | lint | format | env | train | gpu | clean
 #
 # Everything is installed into .venv and nowhere else. PYTHON chooses the interpreter (3.10-3.13),
 # TORCH the torch to install: a GPU user may say TORCH=torch, or name a build of her own. Without a GPU,
@@ -8,7 +8,7 @@ export PYTHON TORCH
 
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-ros test-worlds test-robomimic lint format train gpu clean
+.PHONY: help env demo test test-ros test-worlds test-triton test-robomimic lint format train gpu clean
 
 help:
 	@echo 'make demo   install what the demo needs, then run the live closed loop three times, about four minutes;'
@@ -17,6 +17,7 @@ help:
 	@echo 'make test   install what the tests need, then lint and test'
 	@echo 'make test-ros  the tests that need rclpy, where a ROS 2 installation is sourced'
 	@echo 'make test-worlds  make the environment of robosuite, and run the tests that need it'
+	@echo 'make test-triton  install Triton; run its kernels in the interpreter, and compile them for GPUs that are not here'
 	@echo 'make test-robomimic  make the environment of robomimic; compare worlds and policies with what robomimic itself does'
 	@echo 'make env    install everything: .venv/bin/auras is the program'
 	@echo 'make lint   ruff, mypy, one-way imports'
@@ -54,6 +55,13 @@ test-worlds:
 	  -m pytest tests/worlds
 	@$(BIN)/python -m pytest tests/worlds/test_lift_over_the_wire.py tests/worlds/test_lift_bridge.py \
 	  tests/worlds/test_robomimic_played.py
+
+# Triton takes a gigabyte, more than all else that tests need together; a GPU's torch brings its own.
+test-triton:
+	@sh scripts/env.sh demo test triton
+	@$(BIN)/python -m pytest tests/kernels/test_grouped_lora_triton.py tests/lora/test_kernel_adaptation.py \
+	  tests/bench/lora/test_atmm_gpu.py
+	@$(BIN)/python -m tests.kernels.compile_all
 
 # No part of `make test-worlds`: an environment of 2 GB, for torch.
 test-robomimic:

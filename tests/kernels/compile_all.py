@@ -1,5 +1,6 @@
 """`python -m tests.kernels.compile_all [CAPABILITY ...]`: every tiling of the catalogue, and those of the rule, as the
-engine launches them, for every GPU; which of them do not fit. Where no size is a multiple of 16 some may spill."""
+engine launches them, for every GPU: says which of them do not fit, and how many do. Where no size is a multiple of 16
+some may spill."""
 
 from __future__ import annotations
 
@@ -23,15 +24,15 @@ def launches() -> Iterator[tuple[str, Tiling, Specialization]]:
 
 
 def main(capabilities: list[int]) -> int:
-    bad = 0
+    count, bad = 0, 0
     for capability in capabilities:
         for phase, tiling, launch in launches():
             made = compiled(phase, tiling, capability, launch, parts=3)
-            good = made.fits(capability) if launch.divisible else made.starts(capability)
-            bad += not good
-            print(
-                f"sm_{capability} {phase} {tiling.name} {launch}: {made}{'' if good else ' DOES NOT FIT'}", flush=True
-            )
+            count += 1
+            if not (made.fits(capability) if launch.divisible else made.starts(capability)):
+                bad += 1
+                print(f"sm_{capability} {phase} {tiling.name} {launch}: {made} DOES NOT FIT", flush=True)
+    print(f"{count - bad} of {count} launches fit: sm_{', sm_'.join(map(str, capabilities))}")
     return min(bad, 1)
 
 

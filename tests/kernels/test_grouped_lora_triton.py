@@ -48,7 +48,7 @@ AHEAD = [
 @pytest.mark.parametrize("capability", SHARED_KIB)
 @pytest.mark.parametrize(("phase", "tiling", "dtype"), AHEAD)
 def test_compiled_ahead_it_fits_the_gpu(phase: str, tiling: Tiling, dtype: str, capability: int) -> None:
-    """The smallest and the largest tilings; `python -m tests.kernels.compile_all` does the whole catalogue."""
+    """The smallest and the largest tilings; `make test-triton` compiles the whole catalogue."""
     pytest.importorskip("triton", reason="needs triton")
     for launch in ENGINE[phase]:
         made = compiled(phase, tiling, capability, launch, dtype, parts=3)
