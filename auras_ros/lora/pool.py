@@ -77,9 +77,9 @@ class AdapterPool:
             self.stats.hits += loaded.used
             loaded.used = True
             return loaded.resident
-        why, failed_s = self._failed.pop(known, ("", -FAILED_S))
-        if time.monotonic() < failed_s + FAILED_S:  # or whoever waited for it is gone
-            raise AdapterError(f"adapter: '{known.name}': {why}")
+        failed = self._failed.pop(known, None)
+        if failed is not None and time.monotonic() < failed[1] + FAILED_S:  # or whoever waited for it is gone
+            raise AdapterError(f"adapter: '{known.name}': {failed[0]}")
         if known.digest not in self._loading and (slot := self._room()) is not None:
             future = self._executor.submit(self._load, known, slot)
             self._loading[known.digest] = slot, known, future

@@ -56,8 +56,9 @@ class AdapterRegistry:
         for name, folder in folders.items():
             try:
                 known = self._known.get(name)
-                same = known is not None and (known.folder, known.digest) == (folder, digest(folder))
-                found[name] = known if known is not None and same else self._checked(name, folder)
+                if known is None or (known.folder, known.digest) != (folder, digest(folder)):
+                    known = self._checked(name, folder)
+                found[name] = known
             except (ValueError, OSError) as error:
                 raise AdapterError(f"{name}: {error}") from error
         with self._lock:
@@ -84,7 +85,7 @@ class AdapterRegistry:
     def all(self) -> list[KnownAdapter]:
         """Sorted by name."""
         with self._lock:
-            return [known for _, known in sorted(self._known.items())]
+            return [self._known[name] for name in sorted(self._known)]
 
     def read(self, folder: Path) -> PeftAdapter:
         """Raises CheckpointError, or ValueError if it does not fit."""

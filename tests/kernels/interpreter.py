@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def interpreted(module: str) -> Any:
     """What the last line says, JSON, that this module prints in Triton's interpreter."""
-    pytest.importorskip("triton", reason="needs triton")
+    pytest.importorskip("triton", reason="needs Triton: make test-triton")
     ran = subprocess.run(
         [sys.executable, "-m", module], cwd=ROOT, capture_output=True, text=True,
         env={**os.environ, "TRITON_INTERPRET": "1"}, check=False,

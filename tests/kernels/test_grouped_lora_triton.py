@@ -49,7 +49,7 @@ AHEAD = [
 @pytest.mark.parametrize(("phase", "tiling", "dtype"), AHEAD)
 def test_compiled_ahead_it_fits_the_gpu(phase: str, tiling: Tiling, dtype: str, capability: int) -> None:
     """The smallest and the largest tilings; `make test-triton` compiles the whole catalogue."""
-    pytest.importorskip("triton", reason="needs triton")
+    pytest.importorskip("triton", reason="needs Triton: make test-triton")
     for launch in ENGINE[phase]:
         made = compiled(phase, tiling, capability, launch, dtype, parts=3)
         assert made.registers > 16
@@ -58,7 +58,7 @@ def test_compiled_ahead_it_fits_the_gpu(phase: str, tiling: Tiling, dtype: str, 
 
 
 def test_compiled_ahead_a_launch_makes_a_difference() -> None:
-    pytest.importorskip("triton", reason="needs triton")
+    pytest.importorskip("triton", reason="needs Triton: make test-triton")
     each = (Specialization(), Specialization(divisible=False), Specialization(aligned=True))
     assert len({compiled(SHRINK, CATALOGUE[SHRINK][0], 90, launch) for launch in each}) == 3
 
@@ -97,7 +97,7 @@ def test_addresses_stay() -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])
 def test_on_a_gpu_a_captured_graph_follows_the_index(dtype: torch.dtype) -> None:
-    pytest.importorskip("triton", reason="needs triton")
+    pytest.importorskip("triton", reason="needs Triton: make test-triton")
     from auras_ros.kernels.grouped_lora_triton import TritonLora
 
     cuda, bounds, random = torch.device("cuda"), (0, *accumulate((96, 32, 32))), torch.Generator().manual_seed(0)

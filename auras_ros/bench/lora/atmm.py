@@ -13,10 +13,9 @@ near a shape's best are measured again beside ATMM, in more and shorter rounds: 
 the other half compares it with ATMM, so that it is not the one that was lucky. A shape that comes out below 0.97 of its
 best is measured twice more, each time after all others, and the median of the three counts for `worst_ratio`: the
 smallest of a hundred figures would be that of the worst disturbance, and these last for minutes. `first_ratio` and
-`mean_ratio` are of the first ones alone.
-Without a table the rule decides that holds where none was searched. On a GPU the catalogue of `kernels/lora_tilings.py`
-takes the place of the ways, and stands beside the rule's and the published fixed tilings: none of that has run on a GPU
-yet.
+`mean_ratio` are of the first ones alone. Without a table the rule decides that holds where none was searched. On a GPU
+the catalogue of `kernels/lora_tilings.py` takes the place of the ways, and stands beside the rule's and the published
+fixed tilings: none of that has run on a GPU yet.
 """
 
 from __future__ import annotations
@@ -212,8 +211,8 @@ def _measure(options: argparse.Namespace, report: Report, say: Say, ends: Ends) 
             doubted[case] = Doubted(near, own, [first])
     if not report.rows:
         raise OverError(CUT)
-    for number in range(1, LOOKS):
-        for case in in_time(f"atmm, look {number + 1}", list(doubted), report, say, ends):
+    for look in range(2, LOOKS + 1):
+        for case in in_time(f"atmm, look {look}", list(doubted), report, say, ends):
             each = doubted[case]
             if (again := ratio(CaseRun(case, options.seed), each.near)) is not None:
                 each.ratios.append(again)

@@ -1,5 +1,5 @@
-"""What the node holds between configure and cleanup: the engine, and the topics of cameras, questions
-and detections."""
+"""What the node holds between configure and cleanup: the engine, and the topics of cameras, questions and
+detections."""
 
 from __future__ import annotations
 

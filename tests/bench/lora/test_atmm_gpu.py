@@ -230,7 +230,7 @@ def test_a_stage_is_timed_without_what_empties_the_caches(monkeypatch: pytest.Mo
 
 @pytest.mark.gpu
 def test_on_a_gpu_tilings_are_searched_and_measured_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("triton", reason="needs triton")
+    pytest.importorskip("triton", reason="needs Triton: make test-triton")
     monkeypatch.setattr(atmm_gpu, "CATALOGUE", {phase: tilings[:2] for phase, tilings in CATALOGUE.items()})
     table = tmp_path / "t.json"
     assert cli.run(["lora-atmm", "--device", "cuda", *SOME, "--search", str(table)]) == 0
