@@ -89,5 +89,7 @@ class Safety:
         return events
 
     def _enter(self, state: SafetyState, reason: str, at_ns: int) -> None:
-        self._events.append(Event(state, self.state, reason, at_ns))
-        self.state, self.reason = state, reason
+        previous = self.state
+        self.state = state
+        self.reason = reason
+        self._events.append(Event(state, previous, reason, at_ns))

@@ -109,8 +109,8 @@ class ActionStream:
     def stop(self, now_ns: int, reason: str = "stop requested") -> Accepted:
         """Latch the hold command until disarmed. If it was disarmed before, nothing is published."""
         with self._lock:
-            self._generator.starve(reason)
             self._generator.safety.stop(now_ns, reason)
+            self._generator.starve(reason)
             return Accepted(detail="stopped")
 
     def hold(self, now_ns: int, reason: str = "agent lost") -> None:

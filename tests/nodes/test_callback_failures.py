@@ -14,11 +14,11 @@ from tests.nodes.wire import LATCHED, Child, Children, Watch
 PLANTED = """
 import auras_ros.nodes.{module} as module
 taken, count = module.{owner}.{callback}, [0]
-def hostile(self, *message):
+def hostile(self, *message, **options):
     count[0] += 1
     if count[0] % 2:
         raise KeyError("a new fault \\ud800", [[[...]]])
-    return taken(self, *message)
+    return taken(self, *message, **options)
 module.{owner}.{callback} = hostile
 """
 
@@ -44,7 +44,7 @@ def test_what_fails_in_the_thread_of_the_emergency_stop_is_the_actuators_to_show
 ) -> None:
     """Its node is another one (`actuator_stop`), which publishes no diagnostics."""
     said = Diagnosed(watch)
-    actuator(code=PLANTED.format(module="actuator.emergency_stop", owner="EmergencyStop", callback="_on_word"))
+    actuator(code=PLANTED.format(module="actuator.emergency_stop", owner="EmergencyStop", callback="_on_message"))
     watch.node.create_publisher(Bool, "emergency_stop", LATCHED).publish(Bool(data=False))
     said.until("actuator: callbacks", "WARN", "a new fault")
 
@@ -53,9 +53,9 @@ def test_the_actuator_ends_with_the_thread_of_the_emergency_stop(actuator: Calla
     """Whatever ended it: nobody would hear the next word. MemoryError is the one that no guard leaves."""
     code = """
 import auras_ros.nodes.actuator.emergency_stop as module
-def out_of_memory(self, *message):
+def out_of_memory(self, *message, **options):
     raise MemoryError
-module.EmergencyStop._on_word = out_of_memory
+module.EmergencyStop._on_message = out_of_memory
 """
     child = actuator(code=code)
     watch.node.create_publisher(Bool, "emergency_stop", LATCHED).publish(Bool(data=False))

@@ -57,8 +57,8 @@ class RefereeNode(Node):
         self._was_playing = False
         self._status: WorldStatus | None = None
         self._world_status = f"{world}/status"
-        self._services = {call: call.value for call in Call} | {Call.RESET_WORLD: f"{world}/{Call.RESET_WORLD.value}"}
-        self._calls = {call: self.create_client(Trigger, name) for call, name in self._services.items()}
+        self._service_names = {call: call.value for call in Call} | {Call.RESET_WORLD: f"{world}/{Call.RESET_WORLD.value}"}
+        self._calls = {call: self.create_client(Trigger, name) for call, name in self._service_names.items()}
         self._pending: tuple[Call, Future] | None = None
         self._listen()
 
@@ -88,7 +88,7 @@ class RefereeNode(Node):
         wanted = [self._world_status, STATE, PROVENANCE]
         wanted += [] if self._film is None else map(image_topic, self._film.cameras)
         wanted += [ANSWER] if self._answers is not None else []
-        services = [self._services[call] for call, client in self._calls.items() if not client.service_is_ready()]
+        services = [self._service_names[call] for call, client in self._calls.items() if not client.service_is_ready()]
         return [topic for topic in wanted if topic not in self.heard] + services
 
     def begin(self, rules: Rules) -> Referee:

@@ -14,15 +14,19 @@ from auras_ros.nodes.actuator.position import MAX_AGE_MS
 from auras_ros.nodes.actuator.settings import ActuatorSettings
 
 ACTIVE = "active"
-STOP_QOS = "std_msgs/Bool, reliable and transient local"
+STOP_QOS = "std_msgs/Bool, reliable"
+REQUIRED_STOP_QOS = f"{STOP_QOS} and transient local"
+REQUIRED = "require_emergency_stop"
 RELEASE = "for one that is gone or unknown: the service ~/release_stop"
 
 
 @dataclass(frozen=True)
 class Situation:
     """Ages in ns, None for what never came. `pressed`: the publishers that have pressed the emergency stop and not
-    released it, as text, or "". `stop_present`: an emergency stop is published, and a message of it was received.
-    `stop_deaf`: publishers of it whose QoS does not match, so that nothing is received.
+    released it, as text, or "". `stop_present`: an emergency stop is published, keeps its last message for an actuator
+    that starts later (transient local), and a message of it was received.
+    `stop_deaf`: publishers of it whose QoS does not match, so that nothing is received. `stop_unheard`: publishers
+    that were discovered a moment ago and whose last message may still be on its way.
 
     `unknown`: a position channel without a measured position. `unlimited`: a channel whose joint has no limits in the
     robot's description. `others`: nodes that publish commands beside this one, None while that is not yet known.
@@ -37,6 +41,7 @@ class Situation:
     pressed: str = ""
     stop_present: bool = False
     stop_deaf: str = ""
+    stop_unheard: str = ""
     described: bool = False
     unlimited: str = ""
     limits_pending: bool = False
@@ -53,8 +58,10 @@ def emergency_stop(at: Situation, settings: ActuatorSettings) -> str:
         return f"the emergency stop is pressed by {at.pressed}: release it first ({RELEASE})"
     if at.stop_deaf:  # whoever has a button counts on it, required or not
         return f"the emergency stop of {at.stop_deaf} cannot be received: publish it as {STOP_QOS}"
+    if at.stop_unheard:
+        return f"the emergency stop of {at.stop_unheard} was found a moment ago and has said nothing yet: try again"
     if settings.require_emergency_stop and not at.stop_present:
-        return "no emergency stop: nobody publishes emergency_stop, and require_emergency_stop is set"
+        return f"no emergency stop: nobody publishes emergency_stop as {REQUIRED_STOP_QOS}, and {REQUIRED} is set"
     return ""
 
 

@@ -41,6 +41,7 @@ class CommandLoop:
         self._settings, self._outputs, self._clock = settings, outputs, clock
         self.agent = AgentWatch(settings.agent_timeout_ms)
         self.position = PositionMonitor(contract, settings.place_tolerance if settings.measured_start else 0.0)
+        self._tick_began_ns = 0  # by the stream's clock
         self.stopped_by_person = False  # or disarmed: arm_on_start has no effect any more
         self.stream = self._stream_for(contract)
         self._next: ActionStream | None = None
@@ -109,10 +110,10 @@ class CommandLoop:
         return events + self.stream.drain_events()
 
     def stop(self, reason: str) -> Accepted:
-        """Latch the hold command."""
+        """Latch the hold command. Reads no clock: the transition gets the time of the newest tick."""
         self.stopped_by_person = True
         with self._swap:
-            return self.stream.stop(self._clock.now_ns(), reason)
+            return self.stream.stop(self._tick_began_ns, reason)
 
     def disarm(self) -> Accepted:
         """Disarm on request: the only way out of a latched stop."""
@@ -175,6 +176,7 @@ class CommandLoop:
             self.skipped = grid.skipped
 
     def _tick(self, now_ns: int) -> None:
+        self._tick_began_ns = now_ns
         self.meter.tick(now_ns)
         stream, began_ns = self.stream, self._clock.boot_ns()
         if not stream.silent:

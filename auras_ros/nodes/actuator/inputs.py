@@ -94,6 +94,7 @@ class ActuatorInputs:
             pressed=", ".join(self.stop.pressers()),
             stop_present=self.stop.present(),
             stop_deaf=", ".join(self.stop.deaf_to()),
+            stop_unheard=", ".join(self.stop.unheard()),
             described=self.described,
             unlimited=self.unlimited,
             limits_pending=self._loop.limits_pending or self._descriptions.busy,

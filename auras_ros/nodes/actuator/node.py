@@ -110,9 +110,9 @@ class Actuator(Node):
         if self._conflict.look():
             if self._conflict.others:
                 text = conflict_text(self._conflict.others)
-                self.get_logger().error(text)
                 if self._monotonic.now_ns() - self._armed_ns < DISCOVERY_NS:  # it was there before, undiscovered
                     self._loop.end(text)
+                self.get_logger().error(text)
             self._diagnostics.changed()
 
     def _report(self) -> None:

@@ -14,6 +14,7 @@ from auras_ros.clock import MonotonicClock
 from auras_ros.ros import Node
 
 DISCOVERY_NS = 1_000_000_000  # a node that has just started has not discovered the others yet
+NAMELESS = ("", "_NODE_NAME_UNKNOWN_")  # our layer's, rclpy's
 FORGOTTEN = "whose process was killed is forgotten after 10 s (Cyclone DDS) or 20 s (Fast DDS)"
 
 
@@ -50,4 +51,7 @@ class OtherPublishers:
 
 
 def publisher_name(info: Any) -> str:
-    return f"{info.node_namespace.rstrip('/')}/{info.node_name}" if info.node_name else "a node of unknown name"
+    """The publisher's node, with its namespace. DDS may know the publisher before its node."""
+    if info.node_name in NAMELESS:
+        return "a node of unknown name"
+    return f"{info.node_namespace.rstrip('/')}/{info.node_name}"

@@ -11,7 +11,7 @@ from typing import Any
 
 from auras_ros.action import SafetyState
 from auras_ros.clock import MonotonicClock
-from auras_ros.nodes.actuator.arming import ACTIVE, STOP_QOS
+from auras_ros.nodes.actuator.arming import ACTIVE, REQUIRED_STOP_QOS, STOP_QOS
 from auras_ros.nodes.actuator.command_loop import CommandLoop
 from auras_ros.nodes.actuator.emergency_stop import TOPIC as STOP_TOPIC
 from auras_ros.nodes.actuator.inputs import ActuatorInputs
@@ -135,5 +135,6 @@ class ActuatorStatus:
             text = f"cannot receive {', '.join(deaf)}: publish it as {STOP_QOS}"
             return DiagnosticReport(Level.WARN, text, values)
         if required and not stop.present():
-            return DiagnosticReport(Level.WARN, f"nobody publishes {STOP_TOPIC}, and it is required", values)
+            text = f"nobody publishes {STOP_TOPIC} as {REQUIRED_STOP_QOS}, and it is required"
+            return DiagnosticReport(Level.WARN, text, values)
         return DiagnosticReport(Level.OK, "not pressed" if publishers else "none", values)

@@ -185,21 +185,21 @@ class Heartbeat:
             self._logger.info(f"the late {self._status.RUNS} has ended: the same session goes on")
             return
         self._status.late = f"late: {worker} has been running for more than {limit_s:.1f} s"
-        self._logger.error(f"{self._status.late}; no heartbeat until it ends{self._status.SO}")
         self.beat()
+        self._logger.error(f"{self._status.late}; no heartbeat until it ends{self._status.SO}")
 
     def _end(self, reason: str) -> None:
         """Send a last heartbeat with the reason. Then there are none, so the actuator holds, and the process ends."""
-        self._logger.error(reason)
         self.hung = reason.startswith("hung")
-        status = self._status
-        status.late = ""
-        status.set_state(status.lifecycle, reason, True)  # same lifecycle: the actuator must hold, not disarm
-        self.beat()
         if self.hung:  # the hung frame may hold a lock that an orderly end waits for
             last_resort = threading.Timer(LAST_RESORT_S, os._exit, (1,))
             last_resort.daemon = True
             last_resort.start()
+        status = self._status
+        status.late = ""
+        status.set_state(status.lifecycle, reason, True)  # same lifecycle: the actuator must hold, not disarm
+        self.beat()
+        self._logger.error(reason)
 
     def _on_no_guard(self, why: str) -> None:
         self._logger.error(

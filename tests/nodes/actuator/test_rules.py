@@ -29,6 +29,7 @@ GOOD = Situation(
 FAULTS = [
     ({"pressed": "/button"}, "pressed by /button"),
     ({"stop_deaf": "/button"}, "the emergency stop of /button cannot be received"),
+    ({"stop_unheard": "/button"}, "the emergency stop of /button was found a moment ago"),
     ({"stop_present": False}, "require_emergency_stop"),
     ({"others": ("/other on action",)}, "conflict: /other on action"),
     ({"ros_time_ns": 0}, "/clock"),

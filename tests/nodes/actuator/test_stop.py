@@ -18,6 +18,7 @@ from auras_ros.ros import BACKEND, QoSProfile, ReliabilityPolicy
 from auras_ros.ros.msg import Bool, Float64MultiArray, JointState, MultiArrayDimension, String
 from auras_ros.ros.srv import Trigger
 from tests.nodes.diagnosed import Diagnosed
+from tests.nodes.middleware import IDENTIFIES_PUBLISHERS, presser, release
 from tests.nodes.stand_ins import FakeAgent, Loop, Robot, ramp
 from tests.nodes.wire import LATCHED, MS, RELIABLE, Child, Children, Watch
 
@@ -59,9 +60,8 @@ def test_pressed_latches_a_hold_and_only_disarming_clears_it(driven: FakeAgent, 
     button.publish(Bool(data=True))
     watch.until(lambda: watch.actions[-1].label.state == "stopped", "a stopped action")
     first = [heard.label.state for heard in watch.actions].index("stopped")
-    pressed(watch, "/watch")
-    button.publish(Bool(data=False))
-    watch.state_where(lambda state: state["emergency_stop"] is False, "the release is heard")
+    pressed(watch, presser("/watch"))
+    release(watch, button)
     assert watch.call("actuator/arm") == (False, "stopped: emergency stop pressed; disarm first")
     held = watch.actions[first:]
     assert {heard.label.state for heard in held} == {"stopped"}
@@ -76,7 +76,7 @@ def test_disarming_while_it_is_pressed_does_not_make_it_armable(driven: FakeAgen
     button.publish(Bool(data=True))
     watch.until(lambda: watch.actions[-1].label.state == "stopped", "a stopped action")
     assert watch.call("actuator/disarm") == (True, "disarmed")
-    pressed(watch, "/watch")
+    pressed(watch, presser("/watch"))
 
 
 def test_one_that_was_pressed_before_the_actuator_came_is_heard(
@@ -101,7 +101,10 @@ def test_one_that_is_required_must_be_there_and_is_missed_when_it_dies(
     actuator(require_emergency_stop=True)
     fake.live()
     fake.drive(ramp())
-    missing = "no emergency stop: nobody publishes emergency_stop, and require_emergency_stop is set"
+    missing = (
+        "no emergency stop: nobody publishes emergency_stop as std_msgs/Bool, reliable and transient local, "
+        "and require_emergency_stop is set"
+    )
     watch.until(lambda: watch.call("actuator/arm") == (False, missing), "the refusal")
     diagnosed.until("actuator: emergency stop", "WARN", "nobody publishes")
     button = children(sys.executable, "-c", BUTTON)
@@ -115,18 +118,74 @@ def test_one_that_is_required_must_be_there_and_is_missed_when_it_dies(
     watch.until(lambda: watch.call("actuator/arm") == (False, missing), "the refusal without it")
 
 
+VOLATILE = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
+
+
 def test_a_button_whose_qos_is_too_weak_is_named_and_nobody_arms_beside_it(
     actuator: Callable[..., Child], watch: Watch
 ) -> None:
-    """Nothing passes from a volatile button, and one that can be heard beside it makes up for nothing."""
+    """Nothing passes from a best effort button, and one that can be heard beside it makes up for nothing."""
     diagnosed = Diagnosed(watch)
-    watch.node.create_publisher(Bool, "emergency_stop", QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE))
+    best_effort = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
+    watch.node.create_publisher(Bool, "emergency_stop", best_effort)
     watch.node.create_publisher(Bool, "emergency_stop", LATCHED).publish(Bool(data=False))
     actuator(require_emergency_stop=True)
-    diagnosed.until("actuator: qos", "WARN", "emergency_stop: incompatible DURABILITY")
+    diagnosed.until("actuator: qos", "WARN", "emergency_stop: incompatible RELIABILITY")
     diagnosed.until("actuator: emergency stop", "WARN", "cannot receive /watch")
-    how = "publish it as std_msgs/Bool, reliable and transient local"
+    how = "publish it as std_msgs/Bool, reliable"
     assert watch.call("actuator/arm") == (False, f"the emergency stop of /watch cannot be received: {how}")
+
+
+# What `ros2 topic pub --once /emergency_stop std_msgs/msg/Bool '{data: true}'` does: its publisher is volatile, waits
+# for a subscription, publishes once, and is gone.
+PUBLISH_ONCE = """
+import time
+from auras_ros.ros import Node, QoSProfile, ReliabilityPolicy, init, spin_once, try_shutdown
+from auras_ros.ros.msg import Bool
+init(args=[])
+node = Node("operator")
+button = node.create_publisher(Bool, "emergency_stop", QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE))
+while not button.get_subscription_count():
+    spin_once(node, timeout_sec=0.02)
+button.publish(Bool(data=True))
+end_s = time.monotonic() + 0.1
+while time.monotonic() < end_s:
+    spin_once(node, timeout_sec=0.02)
+node.destroy_node()
+try_shutdown()
+"""
+
+
+def test_a_press_from_a_shell_latches_and_is_released_by_a_person(
+    driven: FakeAgent, watch: Watch, children: Children
+) -> None:
+    """Guards against a publisher that waits for ever because no reader accepts the QoS of the operator's tool."""
+    assert children(sys.executable, "-c", PUBLISH_ONCE).wait() == 0
+    watch.state_where(lambda state: state["state"] == "stopped", "stopped")
+    assert watch.call("actuator/disarm") == (True, "disarmed")
+    watch.until(lambda: not watch.call("actuator/arm")[0], "arming is refused")
+    watch.until(lambda: watch.call("actuator/release_stop")[0], "released")
+    watch.arm()
+    watch.armed()
+
+
+def test_a_volatile_button_stops_but_does_not_satisfy_the_requirement(
+    actuator: Callable[..., Child], fake: FakeAgent, watch: Watch, robot: Robot
+) -> None:
+    """An actuator that starts later never hears the last word of a volatile button."""
+    diagnosed = Diagnosed(watch)
+    button = watch.node.create_publisher(Bool, "emergency_stop", VOLATILE)
+    actuator(require_emergency_stop=True)
+    watch.until(lambda: button.get_subscription_count() > 0, "somebody who hears the button")
+    fake.live()
+    button.publish(Bool(data=False))
+    watch.state_where(lambda state: state["emergency_stop"] is False, "the button is heard")
+    diagnosed.until("actuator: emergency stop", "WARN", "as std_msgs/Bool, reliable and transient local")
+    armed, reason = watch.call("actuator/arm")
+    assert not armed
+    assert reason.startswith("no emergency stop: nobody publishes emergency_stop as")
+    button.publish(Bool(data=True))
+    watch.state_where(lambda state: state["state"] == "stopped", "stopped")
 
 
 # -- presses that are short, beside whatever else the actuator is asked to do ------------------------------
@@ -145,6 +204,8 @@ def latched(watch: Watch, button: object, seconds: float, around: Callable[[Call
     watch.state_where(lambda state: state["state"] == "stopped", "the press is latched")
     watch.until(lambda: watch.call("actuator/disarm")[0], "disarmed")
     watch.state_where(lambda state: state["state"] == "disarmed", "disarmed")
+    if not IDENTIFIES_PUBLISHERS:
+        assert watch.call("actuator/release_stop")[0]
 
 
 @pytest.fixture
@@ -295,10 +356,7 @@ def test_a_press_beside_a_client_that_never_reads_its_answers_is_latched(
 
 # -- whose word it is -------------------------------------------------------------------------------------
 
-alone = pytest.mark.skipif(BACKEND != "dds", reason="rclpy 7.1 does not say whose a message is")
 
-
-@alone
 def test_one_button_does_not_release_another(driven: FakeAgent, watch: Watch) -> None:
     pushed, other = (watch.node.create_publisher(Bool, "emergency_stop", LATCHED) for _ in range(2))
     pushed.publish(Bool(data=True))
@@ -307,23 +365,23 @@ def test_one_button_does_not_release_another(driven: FakeAgent, watch: Watch) ->
     tick = watch.states[-1]["tick"]
     watch.state_where(lambda state: state["tick"] > tick + 20, "time in which its word was heard")
     assert watch.call("actuator/disarm") == (True, "disarmed")
-    pressed(watch, "/watch")
-    assert watch.call("actuator/release_stop") == (False, "still pressed by /watch: release it there")
-    pushed.publish(Bool(data=False))
-    watch.state_where(lambda state: state["emergency_stop"] is False, "the release is heard")
+    pressed(watch, presser("/watch"))
+    if IDENTIFIES_PUBLISHERS:  # otherwise a person who releases is not told that the button is still pressed
+        assert watch.call("actuator/release_stop") == (False, "still pressed by /watch: release it there")
+    release(watch, pushed)
     watch.arm()
     watch.armed()
 
 
-@alone
 def test_a_button_that_vanishes_while_pressed_is_released_by_a_person_alone(driven: FakeAgent, watch: Watch) -> None:
     button = watch.node.create_publisher(Bool, "emergency_stop", LATCHED)
     button.publish(Bool(data=True))
     watch.state_where(lambda state: state["state"] == "stopped", "stopped")
     watch.node.destroy_publisher(button)
     assert watch.call("actuator/disarm") == (True, "disarmed")
-    watch.until(lambda: "gone" in watch.call("actuator/arm")[1], "it is said that nobody is there")
-    pressed(watch, "a publisher that is gone")
+    gone = presser("a publisher that is gone")
+    watch.until(lambda: gone in watch.call("actuator/arm")[1], "it is said that nobody is there")
+    pressed(watch, gone)
     another = watch.node.create_publisher(Bool, "emergency_stop", LATCHED)
     another.publish(Bool(data=False))
     assert watch.call("actuator/arm")[0] is False

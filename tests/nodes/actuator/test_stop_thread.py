@@ -3,6 +3,7 @@ log included. In this process; what an actuator does with it: `test_stop`."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from auras_ros.nodes.actuator.bounded_subscription import RefusedMessages
 from auras_ros.nodes.actuator.emergency_stop import BACKLOG, FLOOD, REQUESTED, UNKNOWN, EmergencyStop
 from auras_ros.nodes.actuator.node import Actuator
 from auras_ros.nodes.common.diagnostics import QosWatch
-from auras_ros.ros import BACKEND, Context, Node, SingleThreadedExecutor, init, try_shutdown
+from auras_ros.ros import BACKEND, Context, Node, QoSProfile, SingleThreadedExecutor, init, try_shutdown
 from auras_ros.ros.callbacks import Callbacks
 from auras_ros.ros.msg import Bool, String
 from auras_ros.ros.srv import Trigger
@@ -121,7 +122,7 @@ def feed(stop: EmergencyStop, monkeypatch: pytest.MonkeyPatch, words: int, each_
             left[0] -= 1
             now[0] += each_s
             empty[0] = not waiting
-            stop._on_word(RELEASED, {"publisher_gid": b"x" * 16})
+            stop._on_message(RELEASED, {"publisher_gid": b"x" * 16})
             return True
 
         def close(self) -> None:
@@ -149,6 +150,99 @@ def test_a_button_that_speaks_often_is_no_flood(
     assert latched == []
 
 
+# -- the latch comes first ------------------------------------------------------------------------------------
+
+PRESSED = b"\0\1\0\0\1\0\0\0"  # Bool(data=True)
+BUTTON = b"b" * 16
+
+
+class Hostile(dict[str, Any]):
+    """What a middleware might say of a message one day: asking anything of it fails."""
+
+    def get(self, name: str, default: Any = None) -> Any:
+        raise TypeError("a new form")
+
+    __getitem__ = get  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("info", "presser"),
+    [
+        ({}, UNKNOWN),
+        ({"publisher_gid": BUTTON}, BUTTON),
+        ({"publisher_gid": list(BUTTON)}, BUTTON),
+        ({"publisher_gid": {"implementation_identifier": "rmw_fastrtps_cpp", "data": BUTTON}}, BUTTON),
+        ({"publisher_gid": {"implementation_identifier": "rmw_fastrtps_cpp"}}, UNKNOWN),
+        ({"publisher_gid": "of another type"}, UNKNOWN),
+        ({"publisher_gid": None}, UNKNOWN),
+        (Hostile(), UNKNOWN),
+        (None, UNKNOWN),
+    ],
+)
+def test_a_press_latches_whatever_the_middleware_says_of_its_publisher(
+    stop: EmergencyStop, latched: list[str], info: Any, presser: bytes
+) -> None:
+    """Guards against rclpy 9: there the identity is a mapping, and reading it as bytes lost every press."""
+    stop._on_message(PRESSED, info)
+    assert latched == [emergency_stop.PRESSED]
+    assert list(stop._down) == [presser]
+
+
+@pytest.mark.parametrize("name", ["publisher_of", "time", "partial"])
+def test_a_press_latches_though_everything_after_it_fails(
+    stop: EmergencyStop, latched: list[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(emergency_stop, name, SimpleNamespace(monotonic=fail) if name == "time" else fail)
+    with contextlib.suppress(RuntimeError):
+        stop._on_message(PRESSED, {"publisher_gid": BUTTON})
+    assert latched == [emergency_stop.PRESSED]
+
+
+@pytest.mark.parametrize("payload", [b"", b"\0\1\0\0", b"\0\1\0\0\1" + bytes(300)])
+def test_bytes_that_are_no_bool_are_refused_and_counted_and_are_no_press(
+    stop: EmergencyStop, latched: list[str], payload: bytes
+) -> None:
+    stop._on_message(payload, {"publisher_gid": BUTTON})
+    stop.look()
+    assert latched == []
+    assert stop._refused.count == 1
+    assert stop.pressed is None
+
+
+def test_an_error_that_no_ros_raised_yet_is_a_refusal(
+    stop: EmergencyStop, latched: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError("planted")
+
+    monkeypatch.setattr(emergency_stop, "deserialize_message", fail)
+    stop._on_message(PRESSED, {})
+    stop.look()
+    assert (latched, stop._refused.count) == ([], 1)
+
+
+def test_a_message_that_both_readers_hear_counts_once(
+    stop: EmergencyStop, owner: Node, other: Node, latched: list[str]
+) -> None:
+    """The transient local reader and the volatile one. The latch itself may be told twice: it is one."""
+    kept = other.create_publisher(Bool, "emergency_stop", LATCHED)
+    volatile = other.create_publisher(Bool, "emergency_stop", QoSProfile(depth=10))
+    until(lambda: kept.get_subscription_count() == 2)
+    until(lambda: volatile.get_subscription_count() == 1)
+    stop.start()
+    for number, button in enumerate((kept, volatile, kept), start=1):
+        button.publish(Bool(data=True))
+        until(lambda number=number: stop._presses >= number)
+    kept.publish(Bool(data=False))
+    volatile.publish(Bool(data=True))
+    until(lambda: stop._presses >= 4)
+    assert stop._presses == 4
+    assert set(latched) == {emergency_stop.PRESSED}
+
+
 # -- who can be heard -----------------------------------------------------------------------------------------
 
 
@@ -160,6 +254,25 @@ def test_a_publisher_of_another_type_is_named(stop: EmergencyStop, owner: Node, 
     other.create_publisher(String, "emergency_stop", LATCHED)
     until(stop.publishers, lambda: executor.spin_once(0.0))
     until(lambda: stop.deaf_to() == ["/other"], lambda: executor.spin_once(0.0))
+
+
+def test_a_button_that_was_just_found_may_still_have_something_to_say(
+    stop: EmergencyStop, owner: Node, other: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards against arming in the seconds in which Fast DDS has not yet repeated a button's last message."""
+    executor = SingleThreadedExecutor()
+    executor.add_node(owner)
+    button = other.create_publisher(Bool, "emergency_stop", LATCHED)
+    until(lambda: stop.unheard() == ["/other"], lambda: executor.spin_once(0.0))
+    late_s = time.monotonic() + emergency_stop.HISTORY_S + 1.0
+    with monkeypatch.context() as later:
+        later.setattr(emergency_stop, "time", SimpleNamespace(monotonic=lambda: late_s))
+        assert stop.unheard() == [], "a button that never says anything keeps nobody from arming"
+    assert stop.unheard() == ["/other"]
+    stop.start()
+    button.publish(Bool(data=False))
+    until(lambda: stop.pressed is False)
+    assert stop.unheard() == []
 
 
 @alone
