@@ -1,4 +1,4 @@
-# make demo | test | test-ros | test-worlds | test-triton | test-robomimic | lint | format | env | train | gpu | clean
+# make demo | test | test-rclpy | test-ros | test-worlds | test-triton | test-robomimic | lint | format | env | train | gpu | clean
 #
 # Everything is installed into .venv and nowhere else. PYTHON chooses the interpreter (3.10-3.13),
 # TORCH the torch to install: a GPU user may say TORCH=torch, or name a build of her own. Without a GPU,
@@ -8,14 +8,15 @@ export PYTHON TORCH
 
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-ros test-worlds test-triton test-robomimic lint format train gpu clean
+.PHONY: help env demo test test-rclpy test-ros test-worlds test-triton test-robomimic lint format train gpu clean
 
 help:
 	@echo 'make demo   install what the demo needs, then run the live closed loop three times, about four minutes;'
 	@echo '            SIM=pusht: on a table that stands still; SIM=lift, SIM=lift-moving:table_m_s=0.1: robosuite, installed'
 	@echo '            into an environment of its own, two plays of eight episodes'
 	@echo 'make test   install what the tests need, then lint and test'
-	@echo 'make test-ros  the tests that need rclpy, where a ROS 2 installation is sourced'
+	@echo 'make test-rclpy  install rclpy of Jazzy and of Kilted from wheels (x86-64), and test the nodes on each'
+	@echo 'make test-ros  the same tests with the rclpy of a ROS 2 installation that is sourced'
 	@echo 'make test-worlds  make the environment of robosuite, and run the tests that need it'
 	@echo 'make test-triton  install Triton; run its kernels in the interpreter, and compile them for GPUs that are not here'
 	@echo 'make test-robomimic  make the environment of robomimic; compare worlds and policies with what robomimic itself does'
@@ -38,14 +39,24 @@ demo:
 test: env lint
 	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
+# The nodes on a real rclpy, with Fast DDS, its default. Each distribution has an environment of its own, which also sees
+# .venv. DISTRIBUTIONS="jazzy" tests one of them.
+DISTRIBUTIONS ?= jazzy kilted
+RCLPY_TESTS := tests/portability tests/nodes tests/live/soak tests/launch
+test-rclpy:
+	@sh scripts/env.sh demo test
+	@for each in $(DISTRIBUTIONS); do \
+	  sh scripts/rclpy/env.sh $$each || exit; \
+	  echo "rclpy of $$each:"; \
+	  AURAS_ROS_BACKEND=rclpy .venv-$$each/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder \
+	    $(RCLPY_TESTS) || exit; \
+	done
+
 # Nothing is installed: rclpy comes with a sourced ROS 2 and imports under the Python that it was built for alone.
 test-ros:
 	@$(BIN)/python -c 'import rclpy' || { echo 'make test-ros: rclpy does not import under $(BIN)/python. Source a' \
 	  'ROS 2 installation; .venv has to be of its Python: PYTHON=python3.12 make env for Jazzy' >&2; exit 2; }
-	@export AURAS_ROS_BACKEND=rclpy RMW_IMPLEMENTATION=rmw_cyclonedds_cpp; \
-	why=$$($(BIN)/python -c 'from tests.portability.backends import why_not; print(why_not("rclpy"))') || exit 2; \
-	test -z "$$why" || { echo "make test-ros: $$why" >&2; exit 2; }; \
-	$(BIN)/python -m pytest tests/portability tests/launch
+	@AURAS_ROS_BACKEND=rclpy $(BIN)/python -m pytest $(RCLPY_TESTS)
 
 # robosuite has an environment of its own, since its numpy is older than ours; pytest is in it too.
 test-worlds:

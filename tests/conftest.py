@@ -14,7 +14,8 @@ os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
 os.environ.update(
     dict.fromkeys(("ROS_LOCALHOST_ONLY", "ROS_STATIC_PEERS", "CYCLONEDDS_URI", "ROS_SECURITY_ENABLE"), "")
 )
-# A sourced ROS 2 puts rclpy on the path. These tests are about our layer; `make test-ros` runs those that need rclpy.
+# A sourced ROS 2 puts rclpy on the path. `make test` is about our layer, `make test-rclpy` and `make test-ros` about
+# rclpy.
 os.environ["AURAS_ROS_BACKEND"] = os.environ.get("AURAS_ROS_BACKEND") or "dds"
 
 import fcntl

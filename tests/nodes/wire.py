@@ -67,7 +67,7 @@ def own_domain() -> Iterator[int]:
             except BlockingIOError:
                 continue
             with pytest.MonkeyPatch.context() as environment:
-                environment.setenv("ROS_LOCALHOST_ONLY", "1")
+                environment.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
                 environment.setenv("ROS_DOMAIN_ID", str(number))
                 yield number
             return

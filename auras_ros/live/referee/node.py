@@ -57,7 +57,9 @@ class RefereeNode(Node):
         self._was_playing = False
         self._status: WorldStatus | None = None
         self._world_status = f"{world}/status"
-        self._service_names = {call: call.value for call in Call} | {Call.RESET_WORLD: f"{world}/{Call.RESET_WORLD.value}"}
+        self._service_names = {call: call.value for call in Call} | {
+            Call.RESET_WORLD: f"{world}/{Call.RESET_WORLD.value}"
+        }
         self._calls = {call: self.create_client(Trigger, name) for call, name in self._service_names.items()}
         self._pending: tuple[Call, Future] | None = None
         self._listen()

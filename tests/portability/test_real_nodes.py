@@ -1,7 +1,6 @@
-"""One suite for both backends: the real nodes as processes, asserted at the receiving end of the wire.
+"""One suite for every ROS: the real nodes as processes, asserted at the receiving end of the wire.
 
-With rclpy it runs where rclpy and rmw_cyclonedds_cpp are installed, and skips by name elsewhere. Guards: a node that
-behaves otherwise under rclpy than under our layer, and a layer of ours that does not interoperate with rclpy's.
+Guards: a node that behaves otherwise under rclpy than under our layer.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ Start = Callable[..., Child]
 
 
 @pytest.fixture
-def armed(backend: str, actuator: Start, watch: Watch, robot: Robot, fake: FakeAgent) -> Child:
-    """An actuator of this backend that executes the chunks of a stand-in for the agent."""
+def armed(actuator: Start, watch: Watch, robot: Robot, fake: FakeAgent) -> Child:
+    """An actuator that executes the chunks of a stand-in for the agent."""
     child = actuator(joint_trajectory=False)
     fake.live()
     fake.drive(ramp())
@@ -36,8 +35,8 @@ def armed(backend: str, actuator: Start, watch: Watch, robot: Robot, fake: FakeA
 
 
 @pytest.fixture
-def agent(backend: str, children: Children, checkpoint: str, watch: Watch, robot: Robot) -> Child:
-    """An agent of this backend that nobody has configured, before a robot and a sign of life of an actuator."""
+def agent(children: Children, checkpoint: str, watch: Watch, robot: Robot) -> Child:
+    """An agent that nobody has configured, before a robot and a sign of life of an actuator."""
     robot.play_actuator()
     watch.hear_agent()
     return children.node("agent", {"checkpoint": checkpoint, "autostart": False})
@@ -92,7 +91,7 @@ def test_the_agents_diagnostics_tell_what_becomes_of_it(agent: Child, watch: Wat
     assert all(status.hardware_id for status in told.newest.values())
 
 
-def test_the_parameter_services(backend: str, actuator: Start, watch: Watch) -> None:
+def test_the_parameter_services(actuator: Start, watch: Watch) -> None:
     actuator(rate_hz=50.0)
     told = Parameters(watch, "actuator")
     assert {"rate_hz", "checkpoint", "max_chunk_age_ms", "use_sim_time"} <= told.names()
@@ -111,7 +110,7 @@ def test_the_parameter_services(backend: str, actuator: Start, watch: Watch) -> 
     assert told.get("rate_hz") == 50.0
 
 
-def test_a_parameter_out_of_bounds_ends_the_node_with_status_2(backend: str, actuator: Start) -> None:
+def test_a_parameter_out_of_bounds_ends_the_node_with_status_2(actuator: Start) -> None:
     child = actuator(rate_hz=5.0)
     assert child.wait() == 2
     assert "rate_hz" in child.output
@@ -119,7 +118,7 @@ def test_a_parameter_out_of_bounds_ends_the_node_with_status_2(backend: str, act
 
 
 def test_arming_is_refused_with_the_reason_until_everything_is_there(
-    backend: str, actuator: Start, watch: Watch, fake: FakeAgent
+    actuator: Start, watch: Watch, fake: FakeAgent
 ) -> None:
     actuator()
     refused = watch.call("actuator/arm")
@@ -182,7 +181,7 @@ def test_asked_to_stop_the_actuator_says_a_last_hold(armed: Child, watch: Watch)
     watch.until(lambda: watch.actions[-1].label.source == "hold", "a hold command as the last word")
 
 
-def test_the_bridge_of_push_t(backend: str, children: Children, watch: Watch) -> None:
+def test_the_bridge_of_push_t(children: Children, watch: Watch) -> None:
     images, joints, status = list[Image](), list[JointState](), list[dict[str, Any]]()
     listen = watch.node.create_subscription
     listen(Image, "camera/top/image_raw", images.append, BEST_EFFORT)

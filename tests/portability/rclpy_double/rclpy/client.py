@@ -1,5 +1,0 @@
-"""rclpy.client."""
-
-from .entities import Client
-
-__all__ = ["Client"]

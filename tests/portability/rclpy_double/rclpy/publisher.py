@@ -1,5 +1,0 @@
-"""rclpy.publisher."""
-
-from .entities import Publisher
-
-__all__ = ["Publisher"]

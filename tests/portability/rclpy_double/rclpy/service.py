@@ -1,5 +1,0 @@
-"""rclpy.service."""
-
-from .entities import Service
-
-__all__ = ["Service"]

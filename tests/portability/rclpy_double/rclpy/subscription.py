@@ -1,5 +1,0 @@
-"""rclpy.subscription."""
-
-from .entities import Subscription
-
-__all__ = ["Subscription"]

@@ -1,5 +1,0 @@
-"""rclpy.timer."""
-
-from .entities import Timer
-
-__all__ = ["Timer"]
