@@ -1,21 +1,16 @@
-"""How the ROS under test differs from our own layer. A test names the difference and runs; it does not skip."""
+"""How the ROS under test differs from our own layer. A test names the difference and runs; it does not skip.
+
+rclpy 7.1 (Jazzy) does not say whose a message is, so a False releases nothing there: IDENTIFIES_PUBLISHERS."""
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Any
 
-from auras_ros.ros import BACKEND
+from auras_ros.ros.identity import IDENTIFIES_PUBLISHERS
 from auras_ros.ros.msg import Bool
 from tests.nodes.wire import Watch
 
-
-def _identifies_publishers() -> bool:
-    return BACKEND == "dds" or int(version("rclpy").partition(".")[0]) >= 9
-
-
-# Whether a message comes with its publisher's identity. rclpy 7.1 (Jazzy) has none: a False releases nothing there.
-IDENTIFIES_PUBLISHERS = _identifies_publishers()
+__all__ = ["IDENTIFIES_PUBLISHERS", "presser", "release"]
 
 
 def presser(name: str) -> str:

@@ -10,12 +10,14 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import cached_property
 from typing import Any, TypeVar
 
 from auras_ros.clock import MonotonicClock
 from auras_ros.live.soak.judge import ReceivedAction
 from auras_ros.live.soak.log_pipe import LogPipe
+from auras_ros.live.soak.own_layer import OwnLayer
 from auras_ros.live.soak.topics import Topic
 from auras_ros.live.soak.usage import Usage
 from auras_ros.live.soak.witness import Witness
@@ -64,8 +66,19 @@ class SoakHarness:
         self.unread_log = log.unread if log else nullcontext  # a block in which nobody reads it
         self.closed_log = log.closed if log else nullcontext  # one in which nobody could
         self._killed: set[str] = set()
+        self._started_again_ns: dict[str, int] = {}  # process -> just before the supervisor started it again
         self._bags: dict[str, list[Any]] = {}
         self._looked_s = self._read_s = 0.0
+        self._resources = ExitStack()
+
+    @cached_property
+    def own_layer(self) -> OwnLayer:
+        """A process on our own DDS layer, started at its first use."""
+        return self._resources.enter_context(OwnLayer())
+
+    def close(self) -> None:
+        """End what was started here."""
+        self._resources.close()
 
     def now_ns(self) -> int:
         return self._clock.now_ns()
@@ -88,18 +101,22 @@ class SoakHarness:
         now_s = time.monotonic()
         if now_s - self._looked_s >= POLL_S:
             self._looked_s = now_s
+            before_ns = self.now_ns()
             for news in self._supervisor.poll():
-                self._hear(news)
+                self._hear(news, before_ns)
         if now_s - self._read_s >= READ_S:
             self._read_s = now_s
             for name, process in self._supervisor.processes.items():
                 if self.witness.driving or process.pid in self.usage[name].lives:  # one that still loads is not read
                     self.usage[name].look(process.pid, now_s)
 
-    def _hear(self, news: str) -> None:
-        """A process that we did not kill must not end."""
+    def _hear(self, news: str, before_ns: int) -> None:
+        """A process that we did not kill must not end. before_ns: when the supervisor had not acted yet."""
         name = news.split()[0]
-        if news.endswith("started again") or TOO_SLOW in news:  # it says that the machine is, and tries again
+        if news.endswith("started again"):
+            self._started_again_ns[name] = before_ns
+            return
+        if TOO_SLOW in news:  # it says that the machine is, and tries again
             return
         if name in self._killed:
             self._killed.remove(name)
@@ -170,6 +187,11 @@ class SoakHarness:
             self._killed.add(name)
             process.send_signal(signal.SIGKILL)
         return at_ns
+
+    def started_again_ns(self, name: str, since_ns: int) -> int:
+        """Just before the process was started again after that time; now, if it was not."""
+        at_ns = self._started_again_ns.get(name, 0)
+        return at_ns if at_ns > since_ns else self.now_ns()
 
     @contextmanager
     def stopped(self, name: str) -> Iterator[int]:

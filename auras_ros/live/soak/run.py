@@ -25,6 +25,7 @@ from auras_ros.live.soak.log_pipe import LogPipe
 from auras_ros.live.soak.topics import ACTION
 from auras_ros.live.soak.usage import BIN_S, Usage
 from auras_ros.live.soak.witness import Witness
+from auras_ros.nodes.actuator.other_publishers import DISCOVERY_NS
 from auras_ros.nodes.actuator.settings import load_contract
 from auras_ros.nodes.common.config import read_config
 from auras_ros.nodes.common.supervisor import Supervisor, SupervisorError
@@ -35,7 +36,6 @@ from auras_ros.ros.callbacks import Callbacks
 START_S = 120.0
 POLL_S = 1.0  # beside a load
 STOP_P99_MS = 50.0  # from the press to the hold, where the process runs
-DISCOVERY_S = 1.0
 LATCHED_S = 0.1  # before arming after a stop, so that one which does not stay is seen
 GROWTH_KIB_PER_MIN = 64.0  # less than this is no growth, however sure
 GROWTH_ERRORS = 3.0
@@ -136,14 +136,15 @@ def soak(settings: SoakSettings, log: Path, stop: Callable[[], bool], progress: 
         _alone(witness, callbacks)
         out = stack.enter_context(LogPipe(log))
         supervisor = stack.enter_context(Supervisor(config, log=out.writer, parameters=OVERRIDES))
-        harness = SoakHarness(witness, callbacks, supervisor, random.Random(settings.seed), stop, out)
+        rng = random.Random(settings.seed)
+        harness = stack.enter_context(closing(SoakHarness(witness, callbacks, supervisor, rng, stop, out)))
         run = SoakRun(harness, kinds, settings, progress)
         run.play()
         return run.result
 
 
 def _alone(witness: Witness, callbacks: Callbacks) -> None:
-    end_s = time.monotonic() + DISCOVERY_S
+    end_s = time.monotonic() + DISCOVERY_NS / 1e9
     while time.monotonic() < end_s:
         callbacks.spin_once()
     if witness.count_publishers(ACTION):

@@ -20,7 +20,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -40,6 +40,7 @@ from auras_ros.ros import (
     deserialize_message,
 )
 from auras_ros.ros.callbacks import WAKE_S, Callbacks
+from auras_ros.ros.identity import UNKNOWN, identifies, publisher_of
 from auras_ros.ros.msg import Bool
 from auras_ros.ros.srv import Trigger
 
@@ -57,37 +58,19 @@ HISTORY_S = 5.0
 PRESSED, FLOODED = "emergency stop pressed", f"emergency_stop: more than {FLOOD} messages in a second: one may be lost"
 BACKLOG = f"emergency_stop: more than {FLOOD} messages waited to be read: one may be lost"
 REQUESTED = "stop requested"
-UNKNOWN = b""  # the publisher of a message, if the middleware does not identify it
 KEPT_QUEUE = QoSProfile(depth=KEPT, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 VOLATILE_QUEUE = QoSProfile(depth=KEPT, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.VOLATILE)
 REQUESTS = VOLATILE_QUEUE  # for a service whose requests must not be overwritten by later ones
 BOOL = "std_msgs/msg/Bool"
 
 
-def publisher_of(info: Any) -> bytes:
-    """The publisher of a message, from what the middleware says about the message; UNKNOWN if it does not say.
-
-    Our layer gives the identity as bytes, rclpy 9 as a mapping whose `data` has the bytes, rclpy 7.1 gives none.
-    """
-    try:
-        identity = info.get("publisher_gid", UNKNOWN)
-        return bytes(identity["data"]) if isinstance(identity, Mapping) else bytes(identity)
-    except Exception:  # noqa: BLE001  a form that no ROS had yet: the press counts, its publisher is unknown
-        return UNKNOWN
-
-
-def _identifies(info: Any) -> bool:
-    """Whether the middleware identifies publishers: then an unknown one is a publisher that is gone."""
-    return isinstance(info, Mapping) and "publisher_gid" in info
-
-
 def _can_be_heard(info: Any) -> bool:
-    return info.topic_type == BOOL and info.qos_profile.reliability == ReliabilityPolicy.RELIABLE
+    return bool(info.topic_type == BOOL and info.qos_profile.reliability == ReliabilityPolicy.RELIABLE)
 
 
 def _keeps_its_last_word(info: Any) -> bool:
     """Whether an actuator that starts later hears this publisher's last message."""
-    return _can_be_heard(info) and info.qos_profile.durability == DurabilityPolicy.TRANSIENT_LOCAL
+    return _can_be_heard(info) and bool(info.qos_profile.durability == DurabilityPolicy.TRANSIENT_LOCAL)
 
 
 class EmergencyStop:
@@ -197,7 +180,7 @@ class EmergencyStop:
             self._latch(PRESSED)
         self._called += 1
         publisher = publisher_of(info)
-        if not refusal and (publisher != UNKNOWN or not _identifies(info)):
+        if not refusal and (publisher != UNKNOWN or not identifies(info)):
             with self._lock:
                 self._spoke.add(publisher)
                 if is_kept:

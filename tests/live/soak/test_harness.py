@@ -25,8 +25,20 @@ def test_who_says_that_the_machine_is_too_slow_breaks_no_promise(
     config.write_text("supervisor: {ros__parameters: {processes: [agent]}}\n")
     supervisor = Supervisor(config)
     harness = stage()
-    harness._hear(supervisor._died(supervisor._slots[0], status))
+    harness._hear(supervisor._died(supervisor._slots[0], status), 0)
     assert list(harness.judge.kinds) == broken
+
+
+def test_it_knows_just_before_which_time_a_process_was_started_again() -> None:
+    """Until then the agent may not publish a chunk after the actuator was killed; afterwards it may hear the next
+    actuator before the witness does."""
+    harness = stage()
+    killed_ns = harness.now_ns()
+    assert harness.started_again_ns("actuator", killed_ns) >= killed_ns
+    harness._hear("actuator started again", killed_ns + 5)
+    assert harness.started_again_ns("actuator", killed_ns) == killed_ns + 5
+    assert harness.started_again_ns("actuator", killed_ns + 5) > killed_ns + 5
+    assert harness.judge.violations == []
 
 
 def test_a_process_that_still_loads_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from auras_ros.live.soak.faults.presses import announcer, deaf_service_client
-from auras_ros.ros import BACKEND, QoSProfile, ReliabilityPolicy
+from auras_ros.live.soak.own_layer import OwnLayer, available
+from auras_ros.ros import QoSProfile, ReliabilityPolicy
 from auras_ros.ros.msg import Bool, Float64MultiArray, JointState, MultiArrayDimension, String
 from auras_ros.ros.srv import Trigger
 from tests.nodes.diagnosed import Diagnosed
 from tests.nodes.middleware import IDENTIFIES_PUBLISHERS, presser, release
-from tests.nodes.stand_ins import FakeAgent, Loop, Robot, ramp
+from tests.nodes.stand_ins import FakeAgent, Robot, ramp
 from tests.nodes.wire import LATCHED, MS, RELIABLE, Child, Children, Watch
 
 PRESSES = 10
@@ -239,26 +239,30 @@ def test_a_press_within_a_stop_of_the_process_is_latched_when_it_goes_on(idle: t
         latched(watch, button, 0.1, stopped)
 
 
-@pytest.mark.skipif(BACKEND != "dds", reason="writes requests with our own layer")
+@pytest.fixture
+def own_layer(watch: Watch) -> Iterator[OwnLayer]:
+    """A process on our own layer, which writes what no ROS node would, to nodes on any ROS."""
+    if not available():
+        pytest.skip("cyclonedds has no wheel here")
+    with OwnLayer() as process:
+        yield process
+
+
 @pytest.mark.parametrize(("service", "state"), [("stop", "stopped"), ("disarm", "disarmed")])
 def test_a_call_within_a_stop_of_the_process_is_not_pushed_out(
-    idle: tuple[Child, Watch, object], service: str, state: str
+    idle: tuple[Child, Watch, object], own_layer: OwnLayer, service: str, state: str
 ) -> None:
     """The requests of all clients wait in one queue."""
-    from auras_ros.ros.dds.endpoint import Writer
-
     child, watch, _ = idle
     if service == "disarm":
         assert watch.call("actuator/stop")[0]
         watch.state_where(lambda said: said["state"] == "stopped", "something to end")
-    profile, kind = QoSProfile(depth=1000, reliability=ReliabilityPolicy.RELIABLE), Trigger.Request._ros_type
-    garbage = Writer(watch.node.context.participant, f"rq/actuator/{service}Request", kind, profile)
+    unreadable = b"\0\1\0\0\1\0\0\0"
     client = watch.node.create_client(Trigger, f"actuator/{service}")
-    watch.until(lambda: garbage.matched_count() and client.service_is_ready(), "the service")
+    watch.until(client.service_is_ready, "the service")
     child.send(signal.SIGSTOP)
     called = client.call_async(Trigger.Request())
-    for _ in range(20):
-        garbage.write([b"\0\1\0\0\1\0\0\0"])
+    own_layer.write(f"rq/actuator/{service}Request", "std_srvs/srv/Trigger_Request", unreadable, 20)
     child.send(signal.SIGCONT)
     watch.until(called.done, "an answer")
     assert called.result().success
@@ -318,40 +322,33 @@ def test_a_press_beside_messages_as_large_as_nobody_needs_is_latched(idle: tuple
     watch.state_where(lambda state: state["unreadable"] >= 2, "they are counted")
 
 
-@pytest.mark.skipif(BACKEND != "dds", reason="writes announcements with our own layer")
-def test_a_press_beside_an_announcement_of_40_000_entities_is_latched(idle: tuple[Child, Watch, object]) -> None:
-    """It is refused by its size."""
+def test_a_press_beside_an_announcement_of_40_000_entities_is_latched(
+    idle: tuple[Child, Watch, object], own_layer: OwnLayer
+) -> None:
+    """Our layer refuses it by its size."""
     _, watch, button = idle
-    many, payload = announcer(watch.node, 40_000)
-    watch.until(many.matched_count, "somebody who hears it")
+
+    def beside(press: Callable[[], None]) -> None:
+        with own_layer.announcing([40_000]):
+            press()
+
     for _ in range(PRESSES):
-        latched(watch, button, 0.02, lambda press: (many.write(payload), press())[0])
-    many.close()
-
-
-@pytest.fixture
-def deaf_client(watch: Watch) -> Iterator[None]:
-    """Asks the actuator for something a hundred times a second, and has no reader for the answers."""
-    if BACKEND != "dds":
-        pytest.skip("writes requests with our own layer")
-    client, request = deaf_service_client(watch.node, "actuator/disarm", "std_srvs/srv/Trigger_Request")
-    watch.until(client.matched_count, "the service")
-    loop = Loop(0.01, lambda: client.write(request))
-    yield
-    loop.close()
+        latched(watch, button, 0.02, beside)
 
 
 def test_a_press_beside_a_client_that_never_reads_its_answers_is_latched(
-    idle: tuple[Child, Watch, object], request: pytest.FixtureRequest
+    idle: tuple[Child, Watch, object], own_layer: OwnLayer
 ) -> None:
-    """Its disarming undoes each press: what is asked here is that each was latched, in the log's words."""
-    child, _, button = idle
-    request.getfixturevalue("deaf_client")
-    for number in range(1, PRESSES + 1):
-        for word in (True, False):
-            button.publish(Bool(data=word))  # type: ignore[attr-defined]
-            threading.Event().wait(0.05)
-        idle[1].until(lambda n=number: child.output.count("-> stopped: emergency stop pressed") >= n, f"press {number}")
+    """It asks for disarming a hundred times a second, and has no reader for the answers. Its disarming undoes each
+    press: what is asked here is that each was latched, in the log's words."""
+    child, watch, button = idle
+    stopped = "-> stopped: emergency stop pressed"
+    with own_layer.asking("actuator/disarm", "std_srvs/srv/Trigger_Request", 100.0):
+        for number in range(1, PRESSES + 1):
+            for pressed in (True, False):
+                button.publish(Bool(data=pressed))  # type: ignore[attr-defined]
+                threading.Event().wait(0.05)
+            watch.until(lambda n=number: child.output.count(stopped) >= n, f"press {number}")
 
 
 # -- whose word it is -------------------------------------------------------------------------------------

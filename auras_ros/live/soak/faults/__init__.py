@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from auras_ros.live.soak.faults import buttons, loaded, messages, others, peers, presses, processes, rivals
 from auras_ros.live.soak.harness import SoakHarness, Times
 from auras_ros.live.soak.judge import HOLD_MS, NAMED_MS, SILENT_MS
-from auras_ros.ros import BACKEND
 
 
 @dataclass(frozen=True)
@@ -68,5 +67,4 @@ def faults(max_age_ms: float, rate_hz: float) -> dict[str, InjectedFault]:
         InjectedFault(messages.prompt_huge, "refused"),
         InjectedFault(messages.prompt_garbage, "refused"),
     )
-    # How rclpy's readers take payloads that are no message is rclpy's own.
-    return {each.play.__name__: each for each in known if BACKEND == "dds" or each.play is not messages.noise}
+    return {fault.play.__name__: fault for fault in known}

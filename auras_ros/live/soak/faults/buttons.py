@@ -1,4 +1,6 @@
-"""More than one button of the emergency stop: what one of them says takes back nothing that another has said."""
+"""More than one button of the emergency stop: what one of them says takes back nothing that another has said.
+
+rclpy 7.1 does not say whose a message is: there `release_stop` is needed after each press."""
 
 from __future__ import annotations
 
@@ -8,11 +10,10 @@ from typing import Any
 
 from auras_ros.live.soak.harness import SoakHarness, Times
 from auras_ros.live.soak.topics import BUTTON
-from auras_ros.ros import BACKEND
+from auras_ros.ros.identity import IDENTIFIES_PUBLISHERS
 from auras_ros.ros.msg import Bool
 
 HEARD_NS = 200_000_000  # a word is heard long before
-EACH_WORD_COUNTS = BACKEND == "dds"  # rclpy 7.1 does not say whose a word is: `release_stop` is needed each time
 
 
 @contextmanager
@@ -35,7 +36,7 @@ def second_button(harness: SoakHarness) -> Times:
         says[0](False)
         _stays(harness, "one of two buttons is still pressed")
         says[1](False)
-        if EACH_WORD_COUNTS:
+        if IDENTIFIES_PUBLISHERS:
             stays = "stays pressed", "both buttons were released"
             harness.expect(lambda: not harness.witness.state["emergency_stop"], *stays)
     return at_ns, stopped_ns
@@ -48,7 +49,7 @@ def button_gone(harness: SoakHarness) -> Times:
         at_ns = harness.now_ns()
         button.publish(Bool(data=True))
         stopped_ns = harness.first_of("stopped", at_ns)
-        if EACH_WORD_COUNTS and harness.call("actuator/release_stop"):
+        if IDENTIFIES_PUBLISHERS and harness.call("actuator/release_stop"):
             harness.judge.violate("released while pressed", "the button is there and says True")
     _stays(harness, "the button vanished while it was pressed")
     stays = "stays pressed", "the button is gone, and release_stop was called"

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import itertools
 import time
-import uuid
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+from auras_ros.live.soak import own_layer
 from auras_ros.live.soak.garbage import garbage_on_inputs
 from auras_ros.live.soak.harness import SoakHarness, Times
 from auras_ros.live.soak.topics import CHUNKS, Topic
 from auras_ros.nodes.common.qos import LATCHED, RELIABLE
-from auras_ros.ros import BACKEND, Node, qos_profile_services_default
-from auras_ros.ros.msg import Float64MultiArray, JointState, MultiArrayDimension, String, message_type
+from auras_ros.ros import QoSProfile
+from auras_ros.ros.msg import Bool, Float64MultiArray, JointState, MultiArrayDimension, String
 
 PRESSED_S = (0.02, 0.1)
 LONGEST = 2.0, 0.01  # so many times what was meant, and so many seconds more, is still that press
@@ -28,18 +28,22 @@ STOPPED_S, AROUND_S = 0.2, 0.05
 GARBAGE_HZ, ASKED_HZ = 20.0, 100.0
 DESCRIPTION_BYTES = 3_900_000
 MANY_JOINTS, MANY_DIMENSIONS = 300_000, 200_000
-ENTITIES = 40_000, 7_000  # refused by its size; among the largest that are kept
+ENTITIES = 7_000, 40_000  # among the largest that are kept; refused by its size
+VOLATILE_BUTTON: Topic = (Bool, "emergency_stop", QoSProfile(depth=10))
 Around = Callable[[SoakHarness], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True)
 class StopPressCase:
-    """A press of so many seconds, while `around` lasts. frozen: the process does not run when it is pressed."""
+    """A press of so many seconds, while `around` lasts."""
 
     name: str
     seconds: float
     around: Around
+    # The process does not run when it is pressed.
     frozen: bool = False
+    # By a publisher that keeps nothing for late joiners, as `ros2 topic pub` is one.
+    volatile: bool = False
 
 
 def idle(harness: SoakHarness) -> AbstractContextManager[None]:
@@ -72,38 +76,8 @@ def _large(harness: SoakHarness, topic: Topic, message: Any) -> Iterator[None]:
         yield
 
 
-def announcer(node: Node, entities: int) -> tuple[Any, list[Any]]:
-    """Announces so many entities, as a participant of its own would that has them: where, and what. Our layer's."""
-    from auras_ros.ros.dds.endpoint import Writer
-    from auras_ros.ros.dds.messages import serialize
-
-    gid = message_type("rmw_dds_common/msg/Gid")(data=uuid.uuid4().bytes)
-    named = message_type("rmw_dds_common/msg/NodeEntitiesInfo")(
-        node_namespace="/", node_name="many", reader_gid_seq=[gid] * entities, writer_gid_seq=[]
-    )
-    kind = "rmw_dds_common/msg/ParticipantEntitiesInfo"
-    payload = serialize(message_type(kind)(gid=gid, node_entities_info_seq=[named]))
-    return Writer(node.context.participant, "ros_discovery_info", kind, LATCHED), payload
-
-
-def deaf_service_client(node: Node, service: str, request_type: str) -> tuple[Any, list[Any]]:
-    """Asks a service and has no reader for the answers: where, and an empty request. Our layer's alone."""
-    from auras_ros.ros.dds.endpoint import Writer
-
-    identity = b"clientid=" + b".".join(b"%x" % octet for octet in uuid.uuid4().bytes) + b";"
-    topic, profile = f"rq/{service}Request", qos_profile_services_default
-    request = [b"\0\1\0\0" + bytes(16) + b"\0\0\0\0"]  # who asks, and no names
-    return Writer(node.context.participant, topic, request_type, profile, identity), request
-
-
-@contextmanager
-def announcement(harness: SoakHarness) -> Iterator[None]:
-    (some, few), (many, lots) = (announcer(harness.witness, entities) for entities in ENTITIES)
-    with closing(some), closing(many):
-        harness.until(lambda: some.matched_count() and many.matched_count())
-        some.write(few)
-        many.write(lots)
-        yield
+def announcement(harness: SoakHarness) -> AbstractContextManager[None]:
+    return harness.own_layer.announcing(ENTITIES)
 
 
 @contextmanager
@@ -117,10 +91,8 @@ def garbage(harness: SoakHarness) -> Iterator[None]:
 @contextmanager
 def deaf_client(harness: SoakHarness) -> Iterator[None]:
     """Of a service that is asked all the time."""
-    service = "actuator/get_parameters", "rcl_interfaces/srv/GetParameters_Request"
-    client, request = deaf_service_client(harness.witness, *service)
-    with closing(client), harness.timer(1.0 / ASKED_HZ, lambda: client.write(request)):
-        harness.until(client.matched_count)
+    service, request_type = "actuator/get_parameters", "rcl_interfaces/srv/GetParameters_Request"
+    with harness.own_layer.asking(service, request_type, ASKED_HZ):
         harness.pause(10.0 / ASKED_HZ)
         yield
 
@@ -139,14 +111,18 @@ def cases() -> list[StopPressCase]:
     """Every pair of what is beside a press and how long it lasts; and one that is released at once."""
     beside: dict[str, Around] = {"idle": idle, "description": description, "garbage": garbage}
     beside |= {"joint states": large_states, "chunk": large_chunk}
-    if BACKEND == "dds":
+    if own_layer.available():
         beside |= {"deaf client": deaf_client, "announcement": announcement}
     beside["process stopped"] = process_stopped
     made = [
         StopPressCase(f"{name}, {seconds * 1e3:g} ms", seconds, around, frozen=around is process_stopped)
         for (name, around), seconds in itertools.product(beside.items(), PRESSED_S)
     ]
-    return [*made, StopPressCase("back to back", 0.0, idle)]
+    return [
+        *made,
+        StopPressCase("back to back", 0.0, idle),
+        *[StopPressCase(f"volatile, {seconds * 1e3:g} ms", seconds, idle, volatile=True) for seconds in PRESSED_S],
+    ]
 
 
 def stop_pressed(harness: SoakHarness) -> Times:
@@ -170,14 +146,24 @@ def press(harness: SoakHarness, case: StopPressCase) -> Times:
     return 0, None
 
 
+@contextmanager
+def _button(harness: SoakHarness, case: StopPressCase) -> Iterator[Callable[[bool], object]]:
+    """What presses: the soak's own button, or a volatile publisher for the block."""
+    if not case.volatile:
+        yield harness.witness.press
+        return
+    with harness.publisher(VOLATILE_BUTTON) as publisher:
+        yield lambda pressed: publisher.publish(Bool(data=pressed))
+
+
 def _press(harness: SoakHarness, case: StopPressCase) -> Times | None:
     """Once; None where it says nothing."""
     skipped, stalls = harness.witness.skipped, harness.witness.state.get("stalls")
-    with case.around(harness):
+    with case.around(harness), _button(harness, case) as press_button:
         at_ns = harness.now_ns()
-        harness.witness.press(True)
+        press_button(True)
         harness.pause(case.seconds)
-        harness.witness.press(False)
+        press_button(False)
         pressed_s = (harness.now_ns() - at_ns) / 1e9
     begin_ns = harness.now_ns() if case.frozen else at_ns
     stopped = harness.says("stopped")

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from auras_ros.live.soak.harness import MS, RECOVERY_S, TOLD_S, SoakHarness, Times
 from auras_ros.live.soak.judge import HOLD_MS, NAMED_MS
 from auras_ros.live.soak.topics import IMAGES, JOINTS, STATES
+from auras_ros.nodes.actuator.other_publishers import DISCOVERY_NS
 from auras_ros.ros.image import to_time_msg
 from auras_ros.ros.msg import Header, Image, JointState
 
 TICK_NS = 10 * MS  # a command that was on its way when its process was broken
-ARMS_BY_ITSELF_S = 2.5  # in which one that arms by itself has: the graph is known after a second
+ARMS_BY_ITSELF_S = DISCOVERY_NS / 1e9 + 1.5  # in which one that arms by itself has: the graph is known before
 INSTEAD_S = 0.05
 AWAKE_S = 1.0  # for a new actuator to say what it must not
 SILENT_NS = 300 * MS  # after a kill: what comes later is of the next life
@@ -196,10 +197,10 @@ def actuator_killed(harness: SoakHarness, awake_s: float | None = None) -> Times
         harness.judge.violate("actuator_killed: not said", f"the agent says '{harness.witness.heartbeat.get('state')}'")
     silent = "not recovered", f"no word of a new actuator within {RECOVERY_S:g} s"
     harness.expect(lambda: harness.witness.state["mono_ns"] > at_ns + TICK_NS, *silent, RECOVERY_S)
-    back_ns = harness.witness.state["mono_ns"]
     harness.pause(awake_s or AWAKE_S)
     _no_command(harness, at_ns, "action of a dead actuator")
-    return at_ns, _last_chunk_ns(harness, at_ns, back_ns)
+    # The agent may hear the next actuator before the witness does, so chunks count until its process was started.
+    return at_ns, _last_chunk_ns(harness, at_ns, harness.started_again_ns("actuator", at_ns))
 
 
 def _no_command(harness: SoakHarness, at_ns: int, kind: str) -> None:
