@@ -12,11 +12,13 @@ import argparse
 import json
 import time
 from functools import partial
+from importlib import metadata
 from typing import Any
 
 from auras_ros import resources
-from auras_ros.bench.options import add_minutes, amount, bench_parser, check_least
+from auras_ros.bench.options import add_minutes, amount, bench_parser, check_least, listed
 from auras_ros.bench.processes import running
+from auras_ros.bench.ros_backends import BACKENDS, compare
 from auras_ros.bench.ros_image import RATE_HZ, measure_image_latency
 from auras_ros.live.loop import listening, wait_until_armed
 from auras_ros.measure.cores import available
@@ -25,7 +27,7 @@ from auras_ros.measure.minutes import Ends, MeasureStep, run_parts
 from auras_ros.pipeline.plan import Plan
 from auras_ros.policies.loaders.open import load
 from auras_ros.report.result import Report, Say
-from auras_ros.ros import QoSProfile
+from auras_ros.ros import BACKEND, QoSProfile
 from auras_ros.ros.msg import DiagnosticArray, String
 
 CHECKPOINT = "pusht"  # of the config that is run
@@ -40,10 +42,19 @@ def run(argv: list[str], progress: Say) -> Report:
     parser.add_argument("--messages", type=int, default=300, help="images to send")
     some = f"the first of {', '.join(PLANS)} that this machine can run"
     parser.add_argument("--plan", help=f"the agent's plan during the measurement ({some})")
+    parser.add_argument(
+        "--backends", type=listed(str, BACKENDS), metavar="dds,rclpy", help="measure each of them, in alternation"
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of --backends")
     add_minutes(parser, 10.0)
     options = parser.parse_args(argv)
-    check_least(parser, options, seconds=1, messages=1)
+    check_least(parser, options, seconds=1, messages=1, rounds=1)
+    if options.backends:
+        words = ["--seconds", str(options.seconds), "--messages", str(options.messages)]
+        words += ["--plan", options.plan] if options.plan else []
+        return compare(options.backends, options.rounds, words, options.minutes, progress)
     report = Report("ros")
+    report.more["backend"] = described()
     parts: dict[str, MeasureStep] = {
         "interval error with FIFO": partial(_intervals, 50, options, report, progress),
         "interval error without FIFO": partial(_intervals, 0, options, report, progress),
@@ -51,6 +62,15 @@ def run(argv: list[str], progress: Say) -> Report:
     }
     run_parts(report, options.minutes, parts)
     return report
+
+
+def described() -> str:
+    """The ROS that this process uses, with its version."""
+    if BACKEND == "dds":
+        return f"our layer, Cyclone DDS {metadata.version('cyclonedds')}"
+    import rclpy
+
+    return f"rclpy {metadata.version('rclpy')}, {rclpy.get_rmw_implementation_identifier()}"
 
 
 def _intervals(priority: int, options: argparse.Namespace, report: Report, progress: Say, ends: Ends) -> None:

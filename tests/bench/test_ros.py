@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from auras_ros.bench import ros
+from auras_ros.bench import ros, ros_backends
 from auras_ros.cli import main as cli
 from auras_ros.measure.durations import FrameDuration
 from auras_ros.measure.minutes import CUT, OverError
@@ -77,7 +79,8 @@ def test_when_the_minutes_are_over_what_was_not_measured_is_named(monkeypatch: p
     monkeypatch.setattr(ros, "_interval_error", interval)
     monkeypatch.setattr(ros, "measure_image_latency", lambda messages: {"messages": messages})
     report = ros.run(["--plan=quick", "--minutes=0.15"], lambda text: None)
-    assert report.more == {"left_out": [f"interval error without FIFO: {CUT}"]}
+    assert report.more["left_out"] == [f"interval error without FIFO: {CUT}"]
+    assert "failed" not in report.more
     assert [row["measure"] for row in report.rows] == ["interval_error_ms", "image_latency_ms"]
     assert report.rows[1]["messages"] <= 270  # of 300, in the nine seconds that there are
     report = ros.run(["--plan=quick", "--minutes=0"], lambda text: None)
@@ -111,3 +114,39 @@ def test_the_report_holds_every_figure_and_what_it_depends_on(
     assert without["scheduling"].startswith("other")
     assert report["hardware"]["cores"] >= 1
     assert "interval_error_ms_p99" in capsys.readouterr().out
+
+
+# -- several backends -------------------------------------------------------------------------------------
+
+
+def test_backends_are_measured_in_alternation_and_losses_are_not_averaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    played: list[str] = []
+
+    def turn(backend: str, words: list[str]) -> dict[str, Any]:
+        played.append(backend)
+        skipped = 7 if len(played) == 1 else 0
+        row = {"measure": "interval_error_ms", "scheduling": "fifo 51", "skipped_ticks": skipped}
+        figure = float(len(played))
+        return {"rows": [row], "summary": {"interval_error_ms_p99": figure}, "backend": f"{backend} of today"}
+
+    monkeypatch.setattr(ros_backends, "_turn", turn)
+    report = ros.run(["--backends", "dds,rclpy", "--rounds", "3", "--plan", "quick"], lambda text: None)
+    assert played == ["dds", "rclpy"] * 3
+    assert report.summary["interval_error_ms_p99_dds"] == 3.0
+    assert report.summary["interval_error_ms_p99_rclpy"] == 4.0
+    assert (report.summary["skipped_ticks_dds"], report.summary["skipped_ticks_rclpy"]) == (7, 0)
+    assert [row["round"] for row in report.rows] == [1, 1, 2, 2, 3, 3]
+    assert report.more["backends"] == {"dds": "dds of today", "rclpy": "rclpy of today"}
+
+
+def test_a_turn_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    report = ros.run(["--backends", "rclpy", "--rounds", "1", "--plan", "quick"], lambda text: None)
+    assert report.more["failed"] == ["rclpy, round 1: auras bench ros ended with status 1: "]
+    assert report.rows == []
+
+
+def test_another_backend_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        ros.run(["--backends", "zenoh"], print)
+    assert "'zenoh' is not known; known: dds, rclpy" in capsys.readouterr().err
