@@ -72,7 +72,8 @@ def start() -> Start:
         facts |= _facts(line)
     printed = " | ".join(ran.stderr.strip().splitlines()[-LAST_LINES:])
     if "error" in facts:
-        facts["error"] = f"{facts['error']} (printed: {printed})" if printed else facts["error"]
+        facts["error"] += f" (printed: {printed})" if printed else ""
+        facts["started"] = False
     elif not facts.get("started") or ran.returncode:
         facts |= {"started": False, "error": f"the process {_end(ran.returncode)}: {printed or 'it printed nothing'}"}
     return Start(**facts)
