@@ -101,8 +101,8 @@ def rclpy_version() -> str:
     if folder is None:
         return UNKNOWN
     for name in ("ros-rclpy", "rclpy"):  # the first is the pip wheel's, whose copy of the second may be older
-        for each in metadata.distributions(name=name, path=[str(folder)]):
-            return str(each.version)
+        for package in metadata.distributions(name=name, path=[str(folder)]):
+            return str(package.version)
     return UNKNOWN
 
 

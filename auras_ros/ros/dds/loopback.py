@@ -53,14 +53,14 @@ def is_used(before: dict[str, int]) -> bool:
     for name, descriptor in sockets().items():
         if name in before:
             continue
-        with socket.socket(fileno=os.dup(descriptor)) as each:
-            if each.family in (socket.AF_INET, socket.AF_INET6) and _is_on_loopback(each):
+        with socket.socket(fileno=os.dup(descriptor)) as opened:
+            if opened.family in (socket.AF_INET, socket.AF_INET6) and _is_on_loopback(opened):
                 return True
     return False
 
 
-def _is_on_loopback(each: socket.socket) -> bool:
-    address = each.getsockname()[0]
+def _is_on_loopback(opened: socket.socket) -> bool:
+    address = opened.getsockname()[0]
     return bool(address.startswith("127.") or address == "::1")
 
 
