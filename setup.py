@@ -59,6 +59,26 @@ GRAMMAR = ["llguidance>=1.3"]  # answers by a JSON schema or a regular expressio
 TRITON = ["triton>=3.5; sys_platform == 'linux'"]  # adapters on a GPU; 286 MB; torch for CUDA brings its own
 NUMBA = ["numba>=0.62"]  # adapters on a CPU by our own kernels; 64 MB, brings llvmlite alone
 SERVE = [*VLM, "fastapi>=0.115", "uvicorn>=0.30", "uvloop>=0.21", "httptools>=0.6"]  # OpenAI's interface over HTTP
+# rclpy without a ROS installation: somebody's builds (github.com/ycheng517/ros-python-wheels), not ROS's own. x86-64
+# alone; ROS 2 on aarch64 comes from ROS. Never beside a sourced ROS: their bootstrap mixes the libraries of both at
+# random. Exact versions, because nobody maintains them; tests run under these. No other extra contains this one.
+ROS_WHEELS = {
+    "ros-jazzy-rclpy[fastrtps]": "7.1.6",
+    "ros-jazzy-builtin-interfaces": "2.0.3",
+    "ros-jazzy-diagnostic-msgs": "5.3.6",
+    "ros-jazzy-geometry-msgs": "5.3.6",
+    "ros-jazzy-lifecycle-msgs": "2.0.3",
+    "ros-jazzy-rcl-interfaces": "2.0.3",
+    "ros-jazzy-rosgraph-msgs": "2.0.3",
+    "ros-jazzy-sensor-msgs": "5.3.6",
+    "ros-jazzy-std-msgs": "5.3.6",
+    "ros-jazzy-std-srvs": "5.3.6",
+    "ros-jazzy-trajectory-msgs": "5.3.6",
+}
+ROS = [
+    f"{wheel}=={number}; sys_platform == 'linux' and platform_machine == 'x86_64'"
+    for wheel, number in ROS_WHEELS.items()
+]
 TEST = [
     "pytest>=8.4",  # --disable-plugin-autoload
     "pytest-xdist>=3.5",  # most node tests wait for processes: several at a time take less than half as long
@@ -125,6 +145,7 @@ setup(
         "numba": NUMBA,
         "serve": SERVE,
         "transformers": TRANSFORMERS,
+        "ros": ROS,
         "demo": SIM + PLOT + VLM,
         "test": TEST + SIM,  # `colcon test` runs nothing unless an extra of this name asks for pytest
         "dev": DEV,

@@ -13,6 +13,7 @@ from auras_ros.nodes.common import discovery
 from auras_ros.nodes.common.config import BRIDGE, ConfigError
 from auras_ros.nodes.common.supervisor import Supervisor, SupervisorError
 from auras_ros.output import non_blocking_output
+from auras_ros.ros import supported
 
 POLL_S = 0.1
 EXAMPLE = """
@@ -41,9 +42,10 @@ def run(argv: list[str]) -> int:
         try:
             supervisor = Supervisor(resources.config(options.config), namespace=options.namespace)
             found_by = discovery.apply_range(supervisor.read)
+            never_run = supported.check()
             world = supervisor.read.supervision.node(BRIDGE)
             with closing(status_lines(world, options.namespace)) as status, supervisor:
-                print_warnings(supervisor.warnings)
+                print_warnings([*supervisor.warnings, *([never_run] if never_run else [])])
                 print(f"running {', '.join(supervisor.processes)}; Ctrl-C stops them", flush=True)
                 print(f"discovery range: {found_by}", flush=True)
                 while not stopping and supervisor.alive:
@@ -51,7 +53,7 @@ def run(argv: list[str]) -> int:
                         print(f"[supervisor] {line}", file=sys.stderr, flush=True)
                     next(status)
                     time.sleep(POLL_S)
-        except (ConfigError, SupervisorError, FileNotFoundError) as error:
+        except (ConfigError, SupervisorError, FileNotFoundError, supported.UnsupportedRosError) as error:
             print_errors(error)
             return 2
         print("stopped", flush=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from . import supported
 from .backend import BACKEND
 
 if TYPE_CHECKING:
@@ -40,8 +41,15 @@ _RCLPY = {
     "rclpy.utilities": ("get_default_context", "remove_ros_args"),
 }  # fmt: skip
 
+if BACKEND == "rclpy":
+    supported.refuse_broken()
 __all__ = ["BACKEND"]
 for _module, _names in _RCLPY.items():
-    _source = importlib.import_module(_module if BACKEND == "rclpy" else f"{__name__}.dds")
-    globals().update({_name: getattr(_source, _name) for _name in _names})
+    try:
+        _source = importlib.import_module(_module if BACKEND == "rclpy" else f"{__name__}.dds")
+        globals().update({_name: getattr(_source, _name) for _name in _names})
+    except (ImportError, AttributeError) as _error:
+        if BACKEND == "dds":
+            raise
+        raise supported.lacking(_error) from _error
     __all__.extend(_names)

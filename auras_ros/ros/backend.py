@@ -1,4 +1,4 @@
-"""Which ROS this process uses: rclpy if it can be imported, otherwise our DDS layer.
+"""Which ROS this process uses, and why: rclpy if it can be imported, otherwise our DDS layer.
 
 AURAS_ROS_BACKEND=rclpy or dds forces one. The choice is made once, for everything under auras_ros.ros.
 """
@@ -7,24 +7,34 @@ from __future__ import annotations
 
 import importlib
 import os
+from dataclasses import dataclass
 
 VARIABLE = "AURAS_ROS_BACKEND"
 
 
-def choose() -> str:
-    """'rclpy' or 'dds'. Raises ValueError for another value of VARIABLE, ImportError if a forced rclpy is missing."""
+@dataclass(frozen=True)
+class Choice:
+    backend: str
+    """'rclpy' or 'dds'."""
+    reason: str
+    """Why, for a person: ends a sentence that begins with "because"."""
+
+
+def choose() -> Choice:
+    """Raises ValueError for another value of VARIABLE, ImportError if a forced rclpy is missing."""
     forced = os.environ.get(VARIABLE, "")
     if forced not in ("", "rclpy", "dds"):
         raise ValueError(f"{VARIABLE} is {forced!r}, expected rclpy or dds")
     if forced == "dds":
-        return "dds"
+        return Choice("dds", f"{VARIABLE}=dds")
     try:
         importlib.import_module("rclpy")
     except ImportError as error:
         if forced == "rclpy":
             raise ImportError(f"{VARIABLE}=rclpy, but rclpy does not import: {error}") from error
-        return "dds"
-    return "rclpy"
+        return Choice("dds", f"rclpy does not import: {error}")
+    return Choice("rclpy", f"{VARIABLE}=rclpy" if forced else "rclpy imports")
 
 
-BACKEND = choose()
+CHOICE = choose()
+BACKEND = CHOICE.backend

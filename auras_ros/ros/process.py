@@ -20,7 +20,7 @@ from auras_ros.descriptors import ensure_descriptors
 from auras_ros.exit_status import BROKEN, TOO_SLOW, of_refusal
 from auras_ros.heap import LARGE_BLOCK, bound_heap
 from auras_ros.output import non_blocking_output, printable
-from auras_ros.ros import SignalHandlerOptions, init, try_shutdown
+from auras_ros.ros import SignalHandlerOptions, init, supported, try_shutdown
 from auras_ros.ros.callbacks import Callbacks
 from auras_ros.ros.refusals import SETTINGS_ERRORS
 
@@ -53,6 +53,8 @@ def run_node(
                 signal.signal(number, lambda came, _: asked.append(came))
         try:
             with _refusals((OSError, ValueError, RuntimeError), ()):  # ROS arguments, a parameter file, the environment
+                if warning := supported.check():
+                    print(f"warning: {printable(warning)}", file=sys.stderr, flush=True)
                 ensure_descriptors()
                 init(args=words, signal_handler_options=SignalHandlerOptions.NO)
             try:

@@ -22,6 +22,7 @@ from auras_ros.nodes.common import discovery
 from auras_ros.nodes.common import supervisor as module
 from auras_ros.nodes.common.config import ConfigError, read_config
 from auras_ros.nodes.common.supervisor import Supervisor
+from auras_ros.ros.supported import UnsupportedRosError
 
 PATIENCE_S = 30.0
 CHILDREN = {
@@ -218,6 +219,26 @@ def test_a_process_that_cannot_start_ends_the_run_with_status_2(
     assert run_command.run([str(config("wrong", respawn=False))]) == 2
     errors = capfd.readouterr().err.splitlines()
     assert errors == ["error: wrong cannot start with these settings; see its own message"]
+
+
+def test_a_ros_that_was_never_run_is_named_at_the_start(
+    config: Config, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("auras_ros.ros.supported.check", lambda: "rclpy 10.0.11 was never run")
+    run_command.run([str(config("wrong", respawn=False))])
+    assert capfd.readouterr().err.splitlines()[0] == "warning: rclpy 10.0.11 was never run"
+
+
+def test_nothing_is_started_under_a_ros_that_is_refused(
+    config: Config, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> str:
+        raise UnsupportedRosError("two of them are here", "Use one")
+
+    monkeypatch.setattr("auras_ros.ros.supported.check", refuse)
+    monkeypatch.setattr(Supervisor, "start", lambda self: pytest.fail("started"))
+    assert run_command.run([str(config("wrong", respawn=False))]) == 2
+    assert capfd.readouterr().err == "error: two of them are here. Use one\n"
 
 
 def test_the_others_go_on_without_a_vlm_whose_settings_are_refused(

@@ -29,6 +29,7 @@ from auras_ros.nodes.agent import node as agent
 from auras_ros.pipeline.plan import Plan, TooSlowError
 from auras_ros.ros.dds import loopback
 from auras_ros.ros.dds.library import DdsError
+from auras_ros.ros.supported import UnsupportedRosError
 from auras_ros.sim.bridge import node as bridge
 from tests.nodes.wire import Children
 
@@ -198,6 +199,27 @@ def test_discovery_that_cannot_be_used_is_named(
     monkeypatch.setenv(name, value)
     assert actuator.main(["actuator", "--ros-args", "-p", "checkpoint:=pusht"]) == 2
     assert f"error: {name} is '{value}'" in capfd.readouterr().err  # after what Cyclone DDS says itself
+
+
+def test_a_ros_that_was_never_run_is_named_in_a_line_at_the_start(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("auras_ros.ros.supported.check", lambda: "rclpy 10.0.11 was never run")
+    assert actuator.main(["actuator", "--ros-args", "-p", "rat_hz:=1.0"]) == 2
+    lines = capfd.readouterr().err.splitlines()  # under rclpy some of rcl's own are among them
+    assert [line for line in lines if line.startswith("warning:")] == ["warning: rclpy 10.0.11 was never run"]
+
+
+def test_a_ros_that_is_refused_ends_a_node_for_good(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> str:
+        raise UnsupportedRosError("two of them are here", "Use one")
+
+    monkeypatch.setattr("auras_ros.ros.supported.check", refuse)
+    for node in (actuator, bridge):
+        assert node.main([node.__name__, "--ros-args"]) == 2
+        assert capfd.readouterr().err == "error: two of them are here. Use one\n"
 
 
 def test_a_machine_that_cannot_keep_localhost_is_named(

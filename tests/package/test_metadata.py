@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import runpy
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,6 +39,23 @@ def test_every_message_package_is_declared(manifest: ElementTree.Element) -> Non
     assert "sensor_msgs" in used
     foreign = {"rmw_dds_common", "service_msgs", "type_description_interfaces"}  # the wire's own, ours only
     assert used - foreign <= declared
+
+
+def test_the_ros_wheels_are_exact_for_one_machine_and_in_no_other_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are somebody's builds, which nobody maintains and which must not be beside a sourced ROS: only who asks for
+    them gets them. Each message package that we import is among them, except vision_msgs, which has no wheel."""
+    given: dict[str, Any] = {}
+    monkeypatch.setattr("setuptools.setup", lambda **keywords: given.update(keywords))
+    runpy.run_path(str(ROOT / "setup.py"))
+    extras = given["extras_require"]
+    wheels = extras.pop("ros")
+    marker = "; sys_platform == 'linux' and platform_machine == 'x86_64'"
+    assert all(re.fullmatch(rf"ros-jazzy-[a-z-]+(\[fastrtps\])?==[\d.]+{re.escape(marker)}", each) for each in wheels)
+    assert not [each for names in [given["install_requires"], *extras.values()] for each in names if "ros-" in each]
+    declared = {each.text for each in ElementTree.parse(ROOT / "package.xml").getroot().findall("exec_depend")}
+    messages = {name for name in declared if name and re.search("_(msgs|interfaces|srvs)$", name)}
+    installed = {re.sub("^ros-jazzy-", "", each.split("==")[0]).replace("-", "_") for each in wheels}
+    assert installed - {"rclpy[fastrtps]"} == messages - {"vision_msgs"}
 
 
 @pytest.mark.parametrize("target", ENTRY_POINTS.values())

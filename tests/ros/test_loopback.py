@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from auras_ros import ros
+from auras_ros.cli.doctor.machine import default_interface
 from auras_ros.ros.dds import discovery, loopback
 from auras_ros.ros.dds.participant import Participant
 from auras_ros.ros.msg import String
@@ -69,6 +70,110 @@ def test_what_a_cyclonedds_uri_opens_beside_is_tied_too_and_nodes_find_each_othe
     opened = [each for each in local_addresses() if each not in before]
     assert len(opened) >= 4  # one more than without the variable
     assert untied(opened) == []
+
+
+LO = '<NetworkInterface name="lo"/>'
+LO_IN_FULL = '<NetworkInterface name="lo" priority="default" multicast="true"/>'
+FORMS = {
+    "lo": uri(f"<General><Interfaces>{LO}</Interfaces></General>"),
+    "lo in full": uri(f"<General><Interfaces>{LO_IN_FULL}</Interfaces></General>"),
+    "lo by its address": '<General><Interfaces><NetworkInterface address="127.0.0.1"/></Interfaces></General>',
+    "lo by the old element": "<General><NetworkInterfaceAddress>lo</NetworkInterfaceAddress></General>",
+    "lo in elements closed as Cyclone DDS allows": f"<General><Interfaces>{LO}</></>",
+    "lo and another": f'<General><Interfaces>{LO}<NetworkInterface name="OTHER"/></Interfaces></General>',
+    "another": '<General><Interfaces><NetworkInterface name="OTHER"/></Interfaces></General>',
+    "autodetermine": uri(INTERFACE),
+    "a file's URI": "file://FILE",
+    "a file's path": "FILE",
+    "several, separated by commas": "<Discovery><MaxAutoParticipantIndex>90</MaxAutoParticipantIndex></Discovery>,FILE,"
+    "<Internal><SPDPResponseMaxDelay>0s</SPDPResponseMaxDelay></Internal>",
+    "an interface that may be absent": uri(
+        '<General><Interfaces><NetworkInterface name="nowhere0" presence_required="false"/></Interfaces></General>'
+    ),
+}
+
+
+def in_form(form: str, folder: Path) -> str:
+    """CYCLONEDDS_URI in this form; the file, where it names one, selects lo."""
+    text = FORMS[form]
+    if "OTHER" in text or "autodetermine" in text:
+        other = default_interface()
+        if not other:
+            pytest.skip("this machine has no network interface")
+        text = text.replace("OTHER", other)
+    file = folder / "cyclonedds.xml"
+    file.write_text(f'<?xml version="1.0"?>\n{FORMS["lo in full"]}\n')
+    return text.replace("FILE", str(file))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_cyclonedds_uri_that_selects_interfaces_works_beside_localhost(
+    form: str,
+    request: pytest.FixtureRequest,
+    spawn: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """Guards: "the same interface may not be selected twice", where a robot's shell names lo for all of ROS. Nodes
+    find each other, and no socket is open to the network."""
+    monkeypatch.setenv("CYCLONEDDS_URI", in_form(form, tmp_path))
+    before = local_addresses()
+    node: ros.Node = request.getfixturevalue("node")
+    heard: list[str] = []
+    node.create_subscription(String, "/form", lambda message: heard.append(message.data), 10)
+    child = spawn("listener", "other", "/form")
+
+    def hears() -> bool:
+        child.stdin.write("found\n")
+        child.stdin.flush()
+        return "found" in heard
+
+    request.getfixturevalue("spin_until")(hears)
+    opened = [each for each in local_addresses() if each not in before]
+    assert len(opened) >= 3
+    assert untied(opened) == []
+
+
+@pytest.mark.parametrize("reach", ["SUBNET", "SYSTEM_DEFAULT"])
+def test_a_cyclonedds_uri_with_lo_is_used_as_it_is_on_another_range(
+    reach: str, domain: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", reach)
+    monkeypatch.setenv("CYCLONEDDS_URI", FORMS["lo"])
+    Participant(domain).close()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (f"<General><Interfaces>{LO}{LO}</Interfaces></General>", "lo: the same interface may not be selected twice"),
+        ('<General><Interfaces><NetworkInterface name="nowhere0"/></Interfaces></General>', "nowhere0: does not match"),
+        ("file:///nowhere.xml", "can't open configuration file file:///nowhere.xml"),
+    ],
+    ids=["lo twice", "an interface that is not there", "a file that is not there"],
+)
+def test_a_cyclonedds_uri_that_cannot_be_used_is_refused_with_the_reason_once(
+    text: str, reason: str, domain: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CYCLONEDDS_URI", text)
+    before = local_addresses()
+    with pytest.raises(discovery.ConfigurationError, match=r"CYCLONEDDS_URI is .* refuses; the line above"):
+        Participant(domain)
+    assert capfd.readouterr().err.count(reason) == 1
+    assert local_addresses() == before
+
+
+def test_a_cyclonedds_uri_that_lo_cannot_be_added_to_is_refused(domain: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards: a node on LOCALHOST that finds nobody and says nothing."""
+    other = default_interface()
+    if not other:
+        pytest.skip("this machine has no network interface")
+    old = f"<General><NetworkInterfaceAddress>{other}</NetworkInterfaceAddress></General>"
+    monkeypatch.setenv("CYCLONEDDS_URI", old)
+    before = local_addresses()
+    with pytest.raises(discovery.ConfigurationError, match="lo, which LOCALHOST needs, cannot be added"):
+        Participant(domain)
+    assert local_addresses() == before
 
 
 @pytest.mark.parametrize("reach", ["SUBNET", "SYSTEM_DEFAULT"])

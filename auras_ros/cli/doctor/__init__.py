@@ -1,8 +1,8 @@
 """`auras doctor`: what this machine has, what that means, and what to do about it.
 
 The checks are small functions in a list; each checks one thing and returns a finding. Those of the software are
-here, those of the machine in `machine`, those of its kernel and container in `host`. They change nothing and
-install nothing.
+here, those of ROS 2 in `ros_in_use`, those of the machine in `machine`, those of its kernel and container in `host`.
+They change nothing and install nothing.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from auras_ros import __version__, resources
 from auras_ros.cli.command import command_parser, refused_settings
 from auras_ros.cli.doctor import host, machine
 from auras_ros.cli.doctor.finding import Check, Finding, Verdict, note, ok, problem
+from auras_ros.cli.doctor.ros_in_use import middleware, ros
 from auras_ros.cli.doctor.sim import SimChecks, mend
 from auras_ros.nodes.common import discovery as reach
 from auras_ros.sim.worlds import find
 
 COLUMN = 18  # column of the findings
-PINNED_CYCLONEDDS = "11.0.1"
 # Debian's package for each library that cv2 needs and its wheel does not contain.
 PACKAGE_OF = {"libGL.so.1": "libgl1", "libglib-2.0.so.0": "libglib2.0-0", "libgthread-2.0.so.0": "libglib2.0-0"}
 # Modules of each extra that vision-language models use.
@@ -54,21 +54,6 @@ def python() -> Finding:
     return ok("Python", f"{version} at {sys.executable}")
 
 
-def ros() -> Finding:
-    """Which ROS 2 this process uses, and whether that works: a participant is made and closed."""
-    try:
-        found = _backend()
-        _participant()
-    except ImportError as error:
-        remedy = f"source a ROS 2 installation, or: pip install cyclonedds=={PINNED_CYCLONEDDS} rosbags"
-        return problem("ROS 2", f"no implementation found: {error}", remedy)
-    except (RuntimeError, ValueError, OSError) as error:
-        remedy = "check ROS_DOMAIN_ID, CYCLONEDDS_URI, ROS_SECURITY_*, RMW_IMPLEMENTATION and the network line below"
-        return problem("ROS 2", f"no participant can be made: {error}", remedy)
-    domain = os.environ.get("ROS_DOMAIN_ID", "") or "0"
-    return ok("ROS 2", f"{found}, domain {domain}")
-
-
 def discovery() -> Finding:
     """Whether `ros2` in this shell uses the same discovery range as `auras run`."""
     ours, theirs = reach.effective_range() if reach.is_set() else reach.DEFAULT, reach.effective_range()
@@ -82,23 +67,6 @@ def discovery() -> Finding:
         "LOCALHOST for both (then: ros2 daemon stop), or SUBNET to open them to the network"
     )
     return note("discovery", text, remedy)
-
-
-def _backend() -> str:
-    from auras_ros.ros import BACKEND
-
-    if BACKEND == "rclpy":
-        rmw = os.environ.get("RMW_IMPLEMENTATION", "") or "the distribution's default"
-        distribution = os.environ.get("ROS_DISTRO", "") or "unknown"
-        return f"rclpy {_version('rclpy')} (distribution {distribution}), RMW {rmw}"
-    return f"no rclpy; Cyclone DDS {_version('cyclonedds')} on the same wire"
-
-
-def _participant() -> None:
-    from auras_ros.live.loop import own_node
-
-    with own_node("auras_doctor"):
-        pass
 
 
 def _version(distribution: str) -> str:
@@ -195,7 +163,7 @@ def vision_language() -> Finding:
 
 
 CHECKS: tuple[Check, ...] = (
-    python, ros, *machine.CHECKS, discovery, *host.CHECKS, torch, opencv, simulator, files, checkpoints,
+    python, ros, *machine.CHECKS, discovery, *host.CHECKS, middleware, torch, opencv, simulator, files, checkpoints,
     vision_language,
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""`auras doctor` on what fixed rates and large images need of a host: kernel, cores, clock, buffers, container, RMW.
+"""`auras doctor` on what fixed rates and large images need of a host: kernel, cores, clock, buffers, container.
 
 No check changes anything, and none of them must be met to run: docs/realtime.md explains each of them and has the
 commands in full.
@@ -26,7 +26,6 @@ CAP_IPC_LOCK, CAP_SYS_NICE = 14, 23
 CORES_TO_SPARE = 4  # with at least this many cores, one can be reserved
 RECEIVE_WANTED = 4 << 20  # four raw 640x480 colour images
 SHARED_WANTED = 256 << 20  # Docker's default is 64 MiB
-CYCLONE = "rmw_cyclonedds_cpp"
 CONTAINER_FLAGS = (
     "--network=host --ipc=host --ulimit rtprio=98 --ulimit memlock=-1 --cap-add=SYS_NICE --cap-add=IPC_LOCK"
 )
@@ -112,24 +111,6 @@ def container() -> Finding:
     return note("container", text, f"docker run {CONTAINER_FLAGS}")
 
 
-def middleware() -> Finding:
-    """Whether services reach every process: between Cyclone DDS and another RMW, topics work but services do not."""
-    from auras_ros.ros import BACKEND
-
-    chosen = os.environ.get("RMW_IMPLEMENTATION", "")
-    if chosen == CYCLONE:
-        return ok("RMW", f"{CYCLONE}: topics and services reach processes with and without rclpy")
-    if BACKEND != "rclpy" and not chosen:
-        return ok("RMW", f"Cyclone DDS; to call its services, others need RMW_IMPLEMENTATION={CYCLONE}")
-    what = chosen or "the distribution's default, Fast DDS"
-    here = "" if BACKEND == "rclpy" else ", which this process does not use"
-    return note(
-        "RMW",
-        f"{what}{here}: topics reach Cyclone DDS, services do not",
-        f"export RMW_IMPLEMENTATION={CYCLONE}, from ros-$ROS_DISTRO-rmw-cyclonedds-cpp, for every process",
-    )
-
-
 def may_lock_memory() -> bool:
     """Whether this process may lock memory beyond its limit."""
     return bool(_capabilities() >> CAP_IPC_LOCK & 1)
@@ -154,5 +135,5 @@ def _in_container() -> bool:
 
 
 CHECKS: tuple[Check, ...] = (
-    kernel, isolated_cores, governor, receive_buffer, shared_memory, container, middleware,
+    kernel, isolated_cores, governor, receive_buffer, shared_memory, container,
 )  # fmt: skip

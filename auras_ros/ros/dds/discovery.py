@@ -1,7 +1,8 @@
 """How peers are found: ROS's discovery variables turned into Cyclone DDS configuration.
 
 ROS_DOMAIN_ID, ROS_AUTOMATIC_DISCOVERY_RANGE (SUBNET unless set), ROS_LOCALHOST_ONLY and ROS_STATIC_PEERS mean
-what they mean in ROS 2; a user's CYCLONEDDS_URI is appended and so overrides what is written here.
+what they mean in ROS 2; a user's CYCLONEDDS_URI is appended and so overrides what is written here. Interfaces are
+added to ours; `participant.py` leaves our `lo` out if the user's configuration names it too.
 
 With LOCALHOST no process on another machine can reach us: see `loopback_alone`.
 """
@@ -18,6 +19,7 @@ from xml.sax.saxutils import quoteattr
 MAX_DOMAIN_ID = 232
 # ROS pings localhost participants 0 … 32; later ones still find ROS's, because discovery replies in both directions.
 MAX_PARTICIPANT_INDEX = 120
+LOOPBACK_INTERFACE = '<Interfaces><NetworkInterface name="lo"/></Interfaces>'
 # One fragment for 65 kB instead of 1.3 kB: saves 30 % of an image's latency, and only loopback carries it unsplit.
 LOOPBACK_GENERAL = "<MaxMessageSize>65500B</MaxMessageSize><FragmentSize>65000B</FragmentSize>"
 # Cyclone DDS announces itself every 8 s, and since 11 drops an address after 30 s without an answer. A node that starts
@@ -60,20 +62,22 @@ def loopback_alone(environment: Mapping[str, str] = os.environ) -> bool:
     return reach == "OFF" or (reach == "LOCALHOST" and all(map(_is_this_host, _static_peers(environment))))
 
 
-def configuration(environment: Mapping[str, str] = os.environ) -> str:
-    """The configuration for dds_create_domain: XML fragments joined by commas, the later ones override."""
-    ours, users = _fragment(discovery_range(environment), environment), environment.get("CYCLONEDDS_URI", "")
+def configuration(environment: Mapping[str, str] = os.environ, *, names_loopback: bool = True) -> str:
+    """The configuration for dds_create_domain: XML fragments joined by commas, the later ones override.
+    names_loopback: whether ours names `lo` where no other machine may reach us; False if the user's names it."""
+    ours = _fragment(discovery_range(environment), environment, names_loopback)
+    users = environment.get("CYCLONEDDS_URI", "")
     return f"{ours},{users}" if users else ours
 
 
-def _fragment(reach: str, environment: Mapping[str, str]) -> str:
+def _fragment(reach: str, environment: Mapping[str, str], names_loopback: bool) -> str:
     general = ""
     if loopback_alone(environment):
         # Announces only 127.0.0.1; participant.py keeps the network out. ROS's nodes stay on eth0: they are reached
         # there from lo, and reach lo from there, because the kernel itself delivers packets for its own addresses.
         # lo has to be named: Cyclone DDS 11 drops announcements that arrive on an interface that it does not use, and
         # ROS's 0.10 sends its announcements to 127.0.0.1.
-        general = f'<Interfaces><NetworkInterface name="lo"/></Interfaces>{LOOPBACK_GENERAL}'
+        general = f"{LOOPBACK_INTERFACE if names_loopback else ''}{LOOPBACK_GENERAL}"
     if reach in ("LOCALHOST", "OFF"):
         general += "<AllowMulticast>false</AllowMulticast>"
     if reach == "OFF":

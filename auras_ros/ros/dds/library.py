@@ -12,6 +12,8 @@ from __future__ import annotations
 import ctypes as ct
 import importlib.machinery
 import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ INFINITE_NS = 0x7FFFFFFFFFFFFFFF
 
 BUILTIN_PUBLICATION = 0x7FFF0003
 BUILTIN_SUBSCRIPTION = 0x7FFF0004
+LOG_ERROR = 2  # DDS_LC_ERROR
 
 
 class DdsError(RuntimeError):
@@ -139,6 +142,8 @@ get_guid = _c("dds_get_guid", _RC, _ENTITY, _PTR)
 get_instance_handle = _c("dds_get_instance_handle", _RC, _ENTITY, ct.POINTER(_U64))
 set_status_mask = _c("dds_set_status_mask", _RC, _ENTITY, _U32)
 strretcode = _c("dds_strretcode", ct.c_char_p, _RC)
+get_log_mask = _c("dds_get_log_mask", _U32)
+set_log_mask = _c("dds_set_log_mask", None, _U32)
 assert_liveliness = _c("dds_assert_liveliness", _RC, _ENTITY)
 get_matched_publications = _c("dds_get_matched_publications", _RC, _ENTITY, ct.POINTER(_U64), ct.c_size_t)
 get_matched_subscriptions = _c("dds_get_matched_subscriptions", _RC, _ENTITY, ct.POINTER(_U64), ct.c_size_t)
@@ -180,6 +185,17 @@ qget_durability = _c("dds_qget_durability", ct.c_bool, _PTR, ct.POINTER(ct.c_int
 def status_reader(status: str) -> Any:
     """The call that reads and resets one status of an endpoint, 'sample_lost' for example."""
     return _c(f"dds_get_{status}_status", _RC, _ENTITY, _PTR)
+
+
+@contextmanager
+def errors_unprinted() -> Iterator[None]:
+    """libddsc's lines on standard error leave out errors inside; warnings are printed, and a fatal error as well."""
+    mask = get_log_mask()
+    set_log_mask(mask & ~LOG_ERROR)
+    try:
+        yield
+    finally:
+        set_log_mask(mask)
 
 
 def check(code: int, what: str) -> int:

@@ -47,11 +47,27 @@ def tie(before: dict[str, int]) -> None:
                 _tie(each)
 
 
+def is_used(before: dict[str, int]) -> bool:
+    """Whether Cyclone DDS uses the loopback interface: it sends there by a socket on its address. `before`: the sockets
+    that were open before the domain was created."""
+    for name, descriptor in sockets().items():
+        if name in before:
+            continue
+        with socket.socket(fileno=os.dup(descriptor)) as opened:
+            if opened.family in (socket.AF_INET, socket.AF_INET6) and _is_on_loopback(opened):
+                return True
+    return False
+
+
+def _is_on_loopback(opened: socket.socket) -> bool:
+    address = opened.getsockname()[0]
+    return bool(address.startswith("127.") or address == "::1")
+
+
 def _takes_in(each: socket.socket) -> bool:
     """Whether another machine may send to it: it is not on a loopback address, and not connected to a single peer (such
     a socket is another thread's)."""
-    address = each.getsockname()[0]
-    if address.startswith("127.") or address == "::1":
+    if _is_on_loopback(each):
         return False
     if each.type == socket.SOCK_STREAM:
         return bool(each.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))

@@ -55,15 +55,44 @@ def _create_domain(domain_id: int) -> int:
         discovery.check_peers()
     except OSError as error:
         raise dds.DdsError(f"ROS_STATIC_PEERS cannot be looked up: {error.strerror}") from error
-    text = discovery.configuration().encode()
     before = loopback.sockets()
-    handle: int = dds.create_domain(domain_id, text or None)
-    if handle < 0 and (given := os.environ.get("CYCLONEDDS_URI", "")):
+    if os.environ.get("CYCLONEDDS_URI", ""):
+        handle = _create_users_domain(domain_id, before)
+    else:
+        handle = dds.check(dds.create_domain(domain_id, _bytes(discovery.configuration())), f"domain {domain_id}")
+    return _kept_on_loopback(handle, domain_id, before)
+
+
+def _create_users_domain(domain_id: int, before: dict[str, int]) -> int:
+    """A domain with the user's CYCLONEDDS_URI. Raises ConfigurationError if Cyclone DDS refuses it.
+
+    In LOCALHOST ours names `lo`, and Cyclone DDS refuses an interface that is selected twice. Whether the user's
+    configuration selects it is asked by trying: Cyclone DDS reads files, lists, abbreviated and unclosed elements and
+    variables in a way that no other XML reader does. What keeps others out is not the interface: see `loopback`.
+    """
+    given = os.environ["CYCLONEDDS_URI"]
+    with dds.errors_unprinted():  # the second try prints them, unless it succeeds
+        handle: int = dds.create_domain(domain_id, _bytes(discovery.configuration()))
+    if handle >= 0:
+        return handle
+    handle = dds.create_domain(domain_id, _bytes(discovery.configuration(names_loopback=False)))
+    if handle < 0:
         raise discovery.ConfigurationError(
             f"CYCLONEDDS_URI is {given[:200]!r}, which Cyclone DDS refuses; the line above has the reason"
         )
-    dds.check(handle, f"domain {domain_id}")
-    return _kept_on_loopback(handle, domain_id, before)
+    if discovery.loopback_alone() and not loopback.is_used(before):
+        dds.delete(handle)
+        raise discovery.ConfigurationError(
+            f"CYCLONEDDS_URI is {given[:200]!r}: the interface lo, which LOCALHOST needs, cannot be added to the "
+            'interfaces that it selects (by NetworkInterfaceAddress, or four): add <NetworkInterface name="lo"/> to '
+            "<Interfaces>, or set ROS_AUTOMATIC_DISCOVERY_RANGE=SUBNET"
+        )
+    return handle
+
+
+def _bytes(configuration: str) -> bytes:
+    """As the environment has it, if it is no UTF-8."""
+    return configuration.encode("utf-8", "surrogateescape")
 
 
 def _create_participant(domain_id: int) -> int:

@@ -71,40 +71,6 @@ def test_a_python_that_is_too_old_or_too_new(monkeypatch: pytest.MonkeyPatch) ->
         is_problem(doctor.python(), "3.10 to 3.13")
 
 
-@pytest.mark.usefixtures("ros_domain_id")
-def test_ros_makes_a_participant_and_takes_it_down() -> None:
-    finding = doctor.ros()
-    assert finding.status is Verdict.OK, finding
-    assert f"domain {os.environ['ROS_DOMAIN_ID']}" in finding.text
-    assert doctor.ros().status is Verdict.OK  # nothing is left that a second one would meet
-
-
-def test_nothing_that_speaks_ros(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "_backend", raising(ImportError("cyclonedds is not installed")))
-    is_problem(doctor.ros(), "cyclonedds is not installed", "pip install cyclonedds==")
-
-
-def test_a_participant_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The real thing: a domain id that no participant can have."""
-    monkeypatch.setenv("ROS_DOMAIN_ID", "4000")
-    is_problem(doctor.ros(), "4000", "ROS_DOMAIN_ID")
-
-
-def test_the_pinned_cyclonedds_is_the_layers_own() -> None:
-    from auras_ros.ros.dds import library
-
-    assert doctor.PINNED_CYCLONEDDS == library.PINNED_VERSION
-
-
-def test_rclpy_is_named_with_its_middleware(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("auras_ros.ros.BACKEND", "rclpy")
-    monkeypatch.setattr(doctor, "_participant", lambda: None)
-    monkeypatch.setenv("RMW_IMPLEMENTATION", "rmw_cyclonedds_cpp")
-    monkeypatch.setenv("ROS_DISTRO", "jazzy")
-    finding = doctor.ros()
-    assert all(word in finding.text for word in ("rclpy", "jazzy", "rmw_cyclonedds_cpp"))
-
-
 def test_no_torch(missing: Callable[[str, str], None]) -> None:
     missing("torch", "No module named 'torch'")
     is_problem(doctor.torch(), "No module named 'torch'")

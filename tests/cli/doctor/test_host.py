@@ -33,7 +33,6 @@ def system(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     for name in ("REALTIME", "RECEIVE_BUFFER", "STATUS", "FIRST_PROCESS"):
         monkeypatch.setattr(host, name, tmp_path / name.lower())
     monkeypatch.delenv("container", raising=False)
-    monkeypatch.delenv("RMW_IMPLEMENTATION", raising=False)
     return tmp_path
 
 
@@ -121,28 +120,8 @@ def test_a_container_is_recognised(system: Path, monkeypatch: pytest.MonkeyPatch
     assert host.container().text != "none"
 
 
-@pytest.mark.parametrize(
-    ("backend", "chosen", "status", "words"),
-    [
-        ("rclpy", "rmw_cyclonedds_cpp", Verdict.OK, ("topics and services",)),
-        ("rclpy", "", Verdict.NOTE, ("default, Fast DDS", "services do not", "RMW_IMPLEMENTATION=rmw_cyclonedds_cpp")),
-        ("rclpy", "rmw_fastrtps_cpp", Verdict.NOTE, ("rmw_fastrtps_cpp", "ros-$ROS_DISTRO-rmw-cyclonedds-cpp")),
-        ("dds", "", Verdict.OK, ("Cyclone DDS", "RMW_IMPLEMENTATION=rmw_cyclonedds_cpp")),
-        ("dds", "rmw_cyclonedds_cpp", Verdict.OK, ("topics and services",)),
-        ("dds", "rmw_fastrtps_cpp", Verdict.NOTE, ("this process does not use", "services do not")),
-    ],
-)
-def test_the_middleware(
-    system: Path, monkeypatch: pytest.MonkeyPatch, backend: str, chosen: str, status: Verdict, words: tuple[str, ...]
-) -> None:
-    monkeypatch.setattr("auras_ros.ros.BACKEND", backend)
-    if chosen:
-        monkeypatch.setenv("RMW_IMPLEMENTATION", chosen)
-    (is_ok if status is Verdict.OK else is_note)(host.middleware(), *words)
-
-
 def test_every_check_runs_on_this_machine() -> None:
     """Whatever it finds: the facts are read as this kernel writes them."""
     assert [check().name for check in host.CHECKS] == [
-        "kernel", "isolated cores", "CPU clock", "image buffers", "shared memory", "container", "RMW",
+        "kernel", "isolated cores", "CPU clock", "image buffers", "shared memory", "container",
     ]  # fmt: skip
