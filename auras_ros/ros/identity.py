@@ -7,10 +7,10 @@ none.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import metadata
 from typing import Any
 
 from .backend import BACKEND
+from .supported import rclpy_version
 
 UNKNOWN = b""  # the publisher of a message, if the middleware does not identify it
 FIRST_RCLPY = 9  # the first major version of rclpy that identifies publishers
@@ -33,10 +33,8 @@ def identifies(info: Any) -> bool:
 def _identifies_publishers() -> bool:
     if BACKEND == "dds":
         return True
-    try:
-        return int(metadata.version("rclpy").partition(".")[0]) >= FIRST_RCLPY
-    except (metadata.PackageNotFoundError, ValueError):
-        return False
+    major = rclpy_version().partition(".")[0]
+    return major.isdecimal() and int(major) >= FIRST_RCLPY
 
 
 IDENTIFIES_PUBLISHERS = _identifies_publishers()
