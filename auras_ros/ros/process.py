@@ -22,6 +22,7 @@ from auras_ros.heap import LARGE_BLOCK, bound_heap
 from auras_ros.output import non_blocking_output, printable
 from auras_ros.ros import SignalHandlerOptions, init, supported, try_shutdown
 from auras_ros.ros.callbacks import Callbacks
+from auras_ros.ros.ranges import discovery_range
 from auras_ros.ros.refusals import SETTINGS_ERRORS
 
 
@@ -56,6 +57,7 @@ def run_node(
                 if warning := supported.check():
                     print(f"warning: {printable(warning)}", file=sys.stderr, flush=True)
                 ensure_descriptors()
+                discovery_range()
                 init(args=words, signal_handler_options=SignalHandlerOptions.NO)
             try:
                 with _refusals((OSError, ValueError), ()):

@@ -11,7 +11,7 @@ if BACKEND == "rclpy":
 
     SETTINGS_ERRORS = (NameValidationException,)
 else:
-    from .dds.discovery import ConfigurationError
     from .dds.names import InvalidNameError
+    from .ranges import ConfigurationError
 
     SETTINGS_ERRORS = (ConfigurationError, InvalidNameError)

@@ -62,7 +62,7 @@ CASES = [
     Case("actuator", "action", Float64MultiArray, "DURABILITY", offers=True),
     Case("actuator", "joint_trajectory", JointTrajectory, "DURABILITY", offers=True),
     Case("actuator", "agent/chunk", Float64MultiArray, "RELIABILITY"),  # volatile: every durability will do
-    *(Case("actuator", "emergency_stop", Bool, policy) for policy in WEAK),
+    Case("actuator", "emergency_stop", Bool, "RELIABILITY"),  # one of its readers takes volatile publishers
     *(Case("actuator", "robot_description", String, policy) for policy in WEAK),
 ]
 

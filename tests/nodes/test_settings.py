@@ -27,8 +27,7 @@ from auras_ros.loading.pipeline import MEASURES
 from auras_ros.nodes.actuator import node as actuator
 from auras_ros.nodes.agent import node as agent
 from auras_ros.pipeline.plan import Plan, TooSlowError
-from auras_ros.ros.dds import loopback
-from auras_ros.ros.dds.library import DdsError
+from auras_ros.ros import BACKEND
 from auras_ros.ros.supported import UnsupportedRosError
 from auras_ros.sim.bridge import node as bridge
 from tests.nodes.wire import Children
@@ -43,6 +42,11 @@ def _signals(domain: int) -> Iterator[None]:
         signal.signal(number, handler)
 
 
+def own_lines(output: str) -> list[str]:
+    """Without those of the log; rcl logs what it refuses before it raises."""
+    return [line for line in output.splitlines() if not line.startswith("[")]
+
+
 Refused = Callable[..., str]
 
 
@@ -54,10 +58,10 @@ def refused(checkpoint: str, capfd: pytest.CaptureFixture[str]) -> Refused:
         given = [f"checkpoint:={checkpoint}", *(["autostart:=true"] if module is agent else []), *words]
         arguments = [part for word in given for part in ("-p", word)]
         assert module.main(["node", "--ros-args", *arguments]) == 2  # type: ignore[attr-defined]
-        lines = [line for line in capfd.readouterr().err.splitlines() if not line.startswith("[INFO]")]
-        assert len(lines) == 1, lines
+        lines = own_lines(capfd.readouterr().err)
+        assert len(lines) == 1 or "Invalid topic name" in lines[0], lines  # rcl draws an arrow under a bad name
         assert lines[0].startswith("error: ")
-        return lines[0]
+        return " ".join(lines)
 
     return run
 
@@ -96,7 +100,7 @@ def test_the_actuator_names_parameter_and_bounds(refused: Refused, words: str, n
         (["plan:=fastest"], ("plan", "fastest", "quick")),
         (["max_age_ms:=300.0", "plan:=frame_period_ms=400"], ("plan: 'quick", "max_age_ms is 300", "ms old")),
         (["fallback_plan:=quick,mode=warp"], ("fallback_plan: mode", "warp")),
-        (["actuator:=bad name!"], ("topic 'bad name!/state'", "letters, digits and _")),
+        (["actuator:=bad name!"], ("topic", "'bad name!/state'")),  # rclpy's words, or our layer's
         (["prompt_limit_bytes:=0"], ("agent: prompt_limit_bytes", "[1, 16384]")),
         (["max_memory_mb:=-1.0"], ("agent: max_memory_mb", "[0.0, ")),
         (["max_memory_mb:=1.0"], ("max_memory_mb", "on a CPU", "offload_folder must be given")),
@@ -169,7 +173,7 @@ def test_weights_with_nan_are_refused_and_the_tensor_named(refused: Refused, che
 )
 def test_ros_arguments_that_cannot_be_read_are_shown(capfd: pytest.CaptureFixture[str], words: list[str]) -> None:
     assert actuator.main(["actuator", "--ros-args", *words]) == 2
-    lines = capfd.readouterr().err.splitlines()
+    lines = own_lines(capfd.readouterr().err)
     assert len(lines) == 1
     assert lines[0].startswith("error: ")
     assert words[-1] in lines[0] or words[0] in lines[0]
@@ -178,27 +182,26 @@ def test_ros_arguments_that_cannot_be_read_are_shown(capfd: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (["-r", "__ns:=/bad name"], "namespace '/bad name'"),
-        (["-r", "__node:=bad name"], "node name 'bad name'"),
+        (["-r", "__ns:=/bad name"], "__ns:=/bad name" if BACKEND == "rclpy" else "namespace '/bad name'"),
+        (["-r", "__node:=bad name"], "__node:=bad name" if BACKEND == "rclpy" else "node name 'bad name'"),
     ],
     ids=str,
 )
 def test_names_that_ros_refuses_are_shown(capfd: pytest.CaptureFixture[str], words: list[str], named: str) -> None:
     assert actuator.main(["actuator", "--ros-args", *words]) == 2
-    assert capfd.readouterr().err.startswith(f"error: {named}")
+    [line] = own_lines(capfd.readouterr().err)
+    assert line.startswith("error: ")
+    assert named in line
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("ROS_AUTOMATIC_DISCOVERY_RANGE", "EVERYWHERE"), ("CYCLONEDDS_URI", "<a"), ("CYCLONEDDS_URI", "x")],
-)
-def test_discovery_that_cannot_be_used_is_named(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str, value: str
+def test_a_discovery_range_that_ros_does_not_have_is_named(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """rcl would go on with its default, which is the whole network."""
     monkeypatch.delenv("ROS_LOCALHOST_ONLY", raising=False)
-    monkeypatch.setenv(name, value)
+    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "EVERYWHERE")
     assert actuator.main(["actuator", "--ros-args", "-p", "checkpoint:=pusht"]) == 2
-    assert f"error: {name} is '{value}'" in capfd.readouterr().err  # after what Cyclone DDS says itself
+    assert "error: ROS_AUTOMATIC_DISCOVERY_RANGE is 'EVERYWHERE'" in capfd.readouterr().err
 
 
 def test_a_ros_that_was_never_run_is_named_in_a_line_at_the_start(
@@ -222,38 +225,15 @@ def test_a_ros_that_is_refused_ends_a_node_for_good(
         assert capfd.readouterr().err == "error: two of them are here. Use one\n"
 
 
-def test_a_machine_that_cannot_keep_localhost_is_named(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It ended in a traceback, and the supervisor started it again for ever. A device that is not there stands for a
-    kernel that ties no socket."""
-    monkeypatch.setattr(loopback, "DEVICE", b"no_such_device")
-    for node in (actuator, bridge):
-        assert node.main([node.__name__, "--ros-args"]) == 2
-        error = capfd.readouterr().err
-        assert error.startswith("error: domain ")
-        assert "LOCALHOST is set and cannot be ensured" in error
-        assert error.count("\n") == 1
-
-
-def test_a_peer_whose_name_does_not_exist_is_named(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It ended in SIGABRT, from the middleware. A name server that does not answer may do so at the next start."""
-    answers = [socket.gaierror(socket.EAI_NONAME, "no such name"), socket.gaierror(socket.EAI_AGAIN, "not now")]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: (_ for _ in ()).throw(answers.pop(0)))
-    monkeypatch.setenv("ROS_STATIC_PEERS", "10.0.0.7:7400;robto")
-    assert actuator.main(["actuator", "--ros-args"]) == 2
-    assert capfd.readouterr().err == "error: ROS_STATIC_PEERS names 'robto': no such name\n"
-    with pytest.raises(DdsError, match="ROS_STATIC_PEERS cannot be looked up: not now"):
-        actuator.main(["actuator", "--ros-args"])
-
-
 def test_a_parameter_file_that_contains_itself_is_named(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "round.yaml"
     path.write_text("actuator: &a\n  ros__parameters: &b\n    again: *b\n")
     assert actuator.main(["actuator", "--ros-args", "--params-file", str(path)]) == 2
-    assert f"error: parameter file {path}:3: alias" in capfd.readouterr().err
+    error = capfd.readouterr().err
+    if BACKEND == "rclpy":
+        assert "Will not support aliasing at line 3" in error
+    else:
+        assert f"error: parameter file {path}:3: alias" in error
 
 
 def test_too_few_descriptors_are_said_and_end_nothing_from_below(children: Children, checkpoint: str) -> None:

@@ -19,6 +19,7 @@ from auras_ros.ros.msg import Float64MultiArray, Header, JointTrajectory, TimeMs
 
 DEADLINE_TICKS = 5
 LEASE_MS = 300
+ARRIVAL_NS = 200_000_000  # how long the last command is waited for; a reader that stands still may never have it
 TWIST = tuple(f"{part}.{axis}" for part in ("linear", "angular") for axis in "xyz")
 
 
@@ -50,9 +51,11 @@ class CommandPublishers:
             command_qos(settings.period_ns),
             event_callbacks=events,
         )
+        self._publishers = [self._action]
         self._trajectories: TrajectoryPublisher | None = None
         if settings.joint_trajectory:
             publisher = qos.create_publisher(JointTrajectory, settings.trajectory_topic, RELIABLE)
+            self._publishers.append(publisher)
             self._trajectories = TrajectoryPublisher(
                 publisher.publish, lambda: self._clock.now().to_msg(), contract,
                 round(settings.max_chunk_age_ms * 1e6), LEASE_MS * 1_000_000, MonotonicClock(),
@@ -82,9 +85,12 @@ class CommandPublishers:
         return self._trajectories is None or self._trajectories.working()
 
     def close(self) -> None:
-        """Send the last trajectory message; nothing is sent after it."""
+        """Send the last trajectory message; nothing is sent after it. Wait for a moment until the last messages have
+        arrived: a publisher that is destroyed before, as at the end of the process, sends none again."""
         if self._trajectories is not None:
             self._trajectories.close()
+        for publisher in self._publishers:
+            publisher.wait_for_all_acked(Duration(nanoseconds=ARRIVAL_NS))
 
 
 def twist_message(values: FloatArray, contract: Contract, stamp: TimeMsg) -> TwistStamped:

@@ -16,6 +16,8 @@ import socket
 from collections.abc import Mapping
 from xml.sax.saxutils import quoteattr
 
+from auras_ros.ros.ranges import ConfigurationError, discovery_range
+
 MAX_DOMAIN_ID = 232
 # ROS pings localhost participants 0 … 32; later ones still find ROS's, because discovery replies in both directions.
 MAX_PARTICIPANT_INDEX = 120
@@ -27,12 +29,7 @@ LOOPBACK_GENERAL = "<MaxMessageSize>65500B</MaxMessageSize><FragmentSize>65000B<
 # second for 121 addresses.
 ANNOUNCE = "<SPDPInterval>400ms</SPDPInterval><InitialLocatorPruneDelay>inf</InitialLocatorPruneDelay>"
 DISCOVERY_GROUP = "239.255.0.1"  # where DDS participants look for each other
-RANGES = ("SUBNET", "LOCALHOST", "OFF", "SYSTEM_DEFAULT")
 _HOST_NAME = re.compile(r"[A-Za-z0-9._-]+")  # a peer with a port, or an IPv6 address, is left to Cyclone DDS
-
-
-class ConfigurationError(ValueError):
-    """The environment's discovery variables cannot be used; the message names the variable."""
 
 
 def domain_id(environment: Mapping[str, str] = os.environ) -> int:
@@ -41,16 +38,6 @@ def domain_id(environment: Mapping[str, str] = os.environ) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > MAX_DOMAIN_ID:
         raise ConfigurationError(f"ROS_DOMAIN_ID is {text!r}, expected a number from 0 to {MAX_DOMAIN_ID}")
     return int(text)
-
-
-def discovery_range(environment: Mapping[str, str] = os.environ) -> str:
-    """One of RANGES; ROS_LOCALHOST_ONLY=1 wins over ROS_AUTOMATIC_DISCOVERY_RANGE, as in Jazzy."""
-    if environment.get("ROS_LOCALHOST_ONLY", "0") == "1":
-        return "LOCALHOST"
-    value = environment.get("ROS_AUTOMATIC_DISCOVERY_RANGE", "") or "SUBNET"
-    if value not in RANGES:
-        raise ConfigurationError(f"ROS_AUTOMATIC_DISCOVERY_RANGE is {value!r}, expected one of {', '.join(RANGES)}")
-    return value
 
 
 def loopback_alone(environment: Mapping[str, str] = os.environ) -> bool:

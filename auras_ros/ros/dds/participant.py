@@ -12,6 +12,8 @@ import threading
 import weakref
 from typing import Protocol
 
+from auras_ros.ros.ranges import ConfigurationError
+
 from . import discovery, loopback, names
 from . import library as dds
 from .qos import dds_qos
@@ -77,12 +79,12 @@ def _create_users_domain(domain_id: int, before: dict[str, int]) -> int:
         return handle
     handle = dds.create_domain(domain_id, _bytes(discovery.configuration(names_loopback=False)))
     if handle < 0:
-        raise discovery.ConfigurationError(
+        raise ConfigurationError(
             f"CYCLONEDDS_URI is {given[:200]!r}, which Cyclone DDS refuses; the line above has the reason"
         )
     if discovery.loopback_alone() and not loopback.is_used(before):
         dds.delete(handle)
-        raise discovery.ConfigurationError(
+        raise ConfigurationError(
             f"CYCLONEDDS_URI is {given[:200]!r}: the interface lo, which LOCALHOST needs, cannot be added to the "
             'interfaces that it selects (by NetworkInterfaceAddress, or four): add <NetworkInterface name="lo"/> to '
             "<Interfaces>, or set ROS_AUTOMATIC_DISCOVERY_RANGE=SUBNET"
@@ -111,7 +113,7 @@ def _kept_on_loopback(handle: int, domain_id: int, before: dict[str, int]) -> in
             loopback.tie(before)
     except OSError as error:
         dds.delete(handle)
-        raise discovery.ConfigurationError(
+        raise ConfigurationError(
             f"domain {domain_id}: LOCALHOST is set and cannot be ensured: {error}"
         ) from None  # the kernel refused, whatever the errno: trying again does not help
     return handle

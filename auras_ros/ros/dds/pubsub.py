@@ -13,9 +13,10 @@ from typing import Any
 
 from . import names
 from .cdr import CdrError
+from .clock import Duration
 from .endpoint import Reader, Received, Writer
 from .events import EventHandler, PublisherEventCallbacks, SubscriptionEventCallbacks
-from .library import assert_liveliness, check
+from .library import TIMED_OUT, assert_liveliness, check, wait_for_acks
 from .logger import RcutilsLogger
 from .messages import Message, deserialize, serialize
 from .participant import Participant
@@ -109,6 +110,11 @@ class Publisher:
     def get_subscription_count(self) -> int:
         """How many subscriptions this publisher reaches now."""
         return self.endpoint.matched_count()
+
+    def wait_for_all_acked(self, timeout: Duration) -> bool:
+        """Whether every reliable subscription has acknowledged what was published, within this time."""
+        code = wait_for_acks(self.endpoint.ref, timeout.nanoseconds)
+        return code != TIMED_OUT and check(code, f"acknowledgements of {self.topic_name}") >= 0
 
     def assert_liveliness(self) -> None:
         """Signal that the publisher is alive, if its liveliness is MANUAL_BY_TOPIC."""

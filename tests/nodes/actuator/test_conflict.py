@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from auras_ros.nodes.actuator.other_publishers import DISCOVERY_NS
 from auras_ros.ros.msg import Float64MultiArray, String
 from tests.nodes.diagnosed import Diagnosed
 from tests.nodes.stand_ins import FakeAgent, Robot, ramp
@@ -33,7 +34,8 @@ def test_a_second_publisher_is_named_within_a_second_and_refuses_arming(
     watch.armed()
     diagnosed.until("actuator: command topic", "OK", "only this node")
     tick = watch.states[-1]["tick"]
-    watch.state_where(lambda state: state["tick"] > tick + 150, "more time than two that appear at once have")
+    later = tick + 150 * DISCOVERY_NS // 10**9
+    watch.state_where(lambda state: state["tick"] > later, "more time than two that appear at once have")
     other = watch.node.create_publisher(Float64MultiArray, "action", 1)
     begin_ns = time.monotonic_ns()
     said = watch.state_where(lambda state: state["conflict"] == ["/watch on action"], "the conflict by name")

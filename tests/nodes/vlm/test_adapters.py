@@ -16,6 +16,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from auras_ros.ros import BACKEND
+
+if BACKEND == "rclpy":
+    pytest.importorskip("vision_msgs", reason="detections need vision_msgs, which has no wheel")
+
 from auras_ros.engine.request import VlmRequest
 from auras_ros.lora.heads import DetectedBox
 from auras_ros.nodes.common.loaded_node import FAILURE
