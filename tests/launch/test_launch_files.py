@@ -517,7 +517,7 @@ def test_a_node_that_answers_and_does_not_obey_is_named_and_one_that_loads_for_l
     robot.process_starts()
     robot.context.advance(61.0)
     (line,) = robot.said()
-    assert "its last answer: unconfigured; configure was requested 6 times" in line
+    assert "its last answer: unconfigured; requests to configure: 6" in line
     robot = Robot()
     robot.state = "unconfigured"
     robot.process_starts()

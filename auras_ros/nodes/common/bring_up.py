@@ -102,9 +102,9 @@ class Attempt:
             return f"{node_name} is still {step.state_during} after {elapsed_s:.0f} s: see its own messages; waiting"
         heard = f"its last answer: {self.last_state}" if self.last_state else "it answers no question for its state"
         return (
-            f"{node_name} is not {step.state_after} after {elapsed_s:.0f} s; {heard}; {step.verb} was requested "
-            f"{self.request_count} times. It is asked again every {SLOW_POLL_S:.0f} s. See its own messages; if the "
-            f"machine is not busy, end the process, or try: ros2 lifecycle set {node_name} {step.verb}"
+            f"{node_name} is not {step.state_after} after {elapsed_s:.0f} s; {heard}; requests to {step.verb}: "
+            f"{self.request_count}. It is asked again every {SLOW_POLL_S:.0f} s. See its own messages; if the machine "
+            f"is not busy, end the process, or try: ros2 lifecycle set {node_name} {step.verb}"
         )
 
 
