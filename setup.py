@@ -11,7 +11,7 @@ import re
 import sys
 from pathlib import Path
 
-from setuptools import find_packages, setup
+from setuptools import Distribution, find_packages, setup
 
 NAME = "auras_ros"
 SHARE = f"share/{NAME}"
@@ -46,6 +46,33 @@ def pip_executables() -> list[tuple[str, list[str]]]:
     if {"bdist_wheel", "editable_wheel"}.isdisjoint(sys.argv):
         return []
     return [(f"lib/{NAME}", [f"resource/pip/{each}" for each in ("agent", "actuator", "vlm", "sim_bridge")])]
+
+
+def shared_files() -> list[tuple[str, list[str]]]:
+    """data_files entries for what belongs into share/: marker, manifest, launch files, configurations, checkpoints.
+
+    An editable install has the first three alone, which `ros2 launch` and `ros2 run` look for. Everything else is read
+    from the checkout, so that an edit there counts: see auras_ros/resources.py.
+    """
+    found_by_ros = [
+        ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
+        (SHARE, ["package.xml"]),
+        *share_files("launch", "*.launch.py"),
+    ]
+    if "editable_wheel" in sys.argv:
+        return found_by_ros
+    return [*found_by_ros, *share_files("config", "**/*.yaml"), *share_files("checkpoints", "**/*")]
+
+
+class DistributionWithData(Distribution):
+    """Lets `pip install -e` install data_files.
+
+    setuptools' editable_wheel installs a category if the distribution has a method `has_<category>` that says so, and
+    data_files have one of another name. tests/package/test_editable.py shows whether this still holds.
+    """
+
+    def has_data(self) -> bool:
+        return bool(self.data_files)
 
 
 SIM = ["gym-pusht>=0.1.6", "gymnasium>=1.0"]
@@ -110,14 +137,8 @@ setup(
     author="auras_ros maintainers",
     packages=find_packages(include=[NAME, f"{NAME}.*"]),
     package_data={NAME: ["py.typed"]},
-    data_files=[
-        ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
-        (SHARE, ["package.xml"]),
-        *share_files("launch", "*.launch.py"),
-        *share_files("config", "**/*.yaml"),
-        *share_files("checkpoints", "**/*"),
-        *pip_executables(),
-    ],
+    data_files=[*shared_files(), *pip_executables()],
+    distclass=DistributionWithData,
     zip_safe=False,
     python_requires=">=3.10,<3.14",
     install_requires=[

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,27 +21,34 @@ import pytest
 import yaml
 
 from auras_ros.nodes.common.config import ConfigError
+from auras_ros.ros import BACKEND
 
 ROOT = Path(__file__).resolve().parents[2]
-DOUBLES = Path(__file__).with_name("doubles")
+DOUBLES = [Path(__file__).with_name("doubles")]
+DOUBLED = {"launch", "launch_ros"}
+if BACKEND != "rclpy":
+    DOUBLES.append(Path(__file__).with_name("doubles_without_ros"))
+    DOUBLED.add("lifecycle_msgs")
 FILES = ("agent.launch.py", "sim.launch.py")
 # What setup.py installs into lib/auras_ros.
 EXECUTABLES = {"agent", "actuator", "vlm", "sim_bridge"}
 CONFIGURE, ACTIVATE = 1, 3  # lifecycle_msgs/msg/Transition
 
 
-def ours(name: str) -> bool:
-    launching = "auras_ros.nodes.common.launching"
-    return name.split(".")[0] in ("launch", "launch_ros", "lifecycle_msgs") or name == launching
+def is_doubled(name: str) -> bool:
+    """Whether a module is a double, or was imported with doubles."""
+    common = "auras_ros.nodes.common"
+    return name.split(".")[0] in DOUBLED or name in (f"{common}.launching", f"{common}.bring_up")
 
 
 @pytest.fixture(autouse=True)
 def _doubles(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.syspath_prepend(str(DOUBLES))
-    for name in filter(ours, list(sys.modules)):
+    for folder in DOUBLES:
+        monkeypatch.syspath_prepend(str(folder))
+    for name in filter(is_doubled, list(sys.modules)):
         monkeypatch.delitem(sys.modules, name)
     yield
-    for name in filter(ours, list(sys.modules)):
+    for name in filter(is_doubled, list(sys.modules)):
         del sys.modules[name]
 
 
@@ -356,38 +364,68 @@ def test_what_belongs_to_somebody_else_is_launched_and_said(tmp_path: Path) -> N
 class Robot:
     """`ros2 launch auras_ros agent.launch.py`, and what its agent's process does."""
 
-    TOPIC = "/robot1/agent/transition_event"
+    NAME = "/robot1/agent"
 
     def __init__(self) -> None:
         self.context = launched("agent.launch.py", namespace="robot1")
+        bring_up: Any = sys.modules["auras_ros.nodes.common.bring_up"]  # as the launch file has just imported it
+        bring_up.monotonic = lambda: self.context.now_s
         (self.node,) = (each for each in self.context.started if each.name == "agent")
+        self.state = ""  # what it answers; empty: nothing
+        self.questions = 0
+        self._requests: list[int] = []
+        self.request_times_s: list[float] = []
+        self.context.services = {
+            f"{self.NAME}/get_state": self._answer_state,
+            f"{self.NAME}/change_state": self._take_request,
+        }
+
+    def _answer_state(self, request: Any) -> Any:
+        from lifecycle_msgs.srv import GetState
+
+        assert isinstance(request, GetState.Request)
+        self.questions += 1
+        if not self.state:
+            return None
+        response = GetState.Response()
+        response.current_state.label = self.state
+        return response
+
+    def _take_request(self, request: Any) -> None:
+        self._requests.append(request.transition.id)
+        self.request_times_s.append(self.context.now_s)
 
     def process_starts(self) -> None:
         from launch.events.process import ProcessStarted
 
         self.context.emit_event_sync(ProcessStarted(action=self.node))
 
-    def is_seen(self, *gids: int) -> None:
-        """The publishers of the agent's transition events that discovery knows of now."""
-        self.context.writers[self.TOPIC] = [[each] * 16 for each in gids]
+    def process_ends(self) -> None:
+        from launch.events.process import ProcessExited
 
-    def changes(self, start: str, goal: str) -> None:
+        self.state = ""
+        self.context.emit_event_sync(ProcessExited(action=self.node, returncode=-9))
+
+    def changes(self, *states: str) -> None:
+        """It says that it goes through these states, and answers the last one from now on."""
         from launch_ros.events.lifecycle import StateTransition
 
-        event = StateTransition(action=self.node, transition="", start_state=start, goal_state=goal)
-        self.context.emit_event_sync(event)
+        for start, goal in pairwise(states):
+            self.state = goal
+            event = StateTransition(action=self.node, transition="", start_state=start, goal_state=goal)
+            self.context.emit_event_sync(event)
 
     def requests(self) -> list[int]:
-        """The transitions that the agent was asked for since the last call; nobody else may be meant."""
-        from launch_ros.events.lifecycle import ChangeState
+        """The transitions that the agent was asked for since the last call."""
+        requests = list(self._requests)
+        self._requests.clear()
+        return requests
 
-        asked = [each for each in self.context.events if isinstance(each, ChangeState)]
-        self.context.events.clear()
-        others = [each for each in self.context.started if each is not self.node]
-        for each in asked:
-            assert each.lifecycle_node_matcher(self.node)
-            assert not any(map(each.lifecycle_node_matcher, others))
-        return [each.transition_id for each in asked]
+    def said(self) -> list[str]:
+        """What was logged since the last call."""
+        lines = list(self.context.logged)
+        self.context.logged.clear()
+        return lines
 
 
 def test_the_agent_is_configured_when_it_is_there_and_activated_when_it_is_configured() -> None:
@@ -396,78 +434,238 @@ def test_the_agent_is_configured_when_it_is_there_and_activated_when_it_is_confi
     robot.process_starts()
     robot.context.advance(5.0)
     assert robot.requests() == [], "nobody is there yet"
-    robot.is_seen(1)
-    robot.context.advance(1.0)
+    robot.state = "unconfigured"
+    robot.context.advance(1.3)
     assert robot.requests() == [CONFIGURE]
     robot.changes("unconfigured", "configuring")
+    robot.context.advance(30.0)
     assert robot.requests() == []
     robot.changes("configuring", "inactive")
     assert robot.requests() == [ACTIVATE]
+    robot.changes("inactive", "activating", "active")
     robot.context.advance(60.0)
     assert robot.requests() == [], "asked once"
+    assert robot.context.timers == [], "an agent that is up is asked no more"
+    assert robot.said() == []
+
+
+def test_what_is_lost_is_requested_again_until_the_state_changes() -> None:
+    """launch_ros sends a request once: a request that is lost left the agent unconfigured, and a person had to come."""
+    robot = Robot()
+    robot.state = "unconfigured"
+    robot.process_starts()
+    robot.context.advance(17.0)
+    assert robot.requests() == [CONFIGURE] * 5
+    pauses_s = [later - earlier for earlier, later in pairwise(robot.request_times_s)]
+    assert pauses_s == pytest.approx([1.2, 2.2, 4.2, 8.2], abs=0.25), "later each time, and seen at the next look"
+    robot.changes("unconfigured", "configuring", "inactive")
+    assert robot.requests() == [ACTIVATE]
+    robot.context.advance(1.5)
+    assert robot.requests() == [ACTIVATE], "it is still inactive"
+    robot.changes("inactive", "activating")
+    robot.context.advance(30.0)
+    assert robot.requests() == []
+    robot.changes("activating", "active")
+    robot.context.advance(60.0)
+    assert robot.requests() == []
+
+
+def test_an_event_that_is_lost_is_asked_for() -> None:
+    robot = Robot()
+    robot.state = "unconfigured"
+    robot.process_starts()
+    robot.context.advance(0.3)
+    assert robot.requests() == [CONFIGURE]
+    robot.state = "configuring"
+    robot.context.advance(20.0)
+    assert robot.requests() == []
+    robot.state = "inactive"
+    robot.context.advance(6.0)
+    assert robot.requests()[0] == ACTIVATE
+    robot.changes("configuring", "inactive")
+    assert robot.requests() == [], "the event comes late: it was requested already"
+    robot.state = "active"
+    robot.context.advance(30.0)
+    robot.requests()
+    robot.context.advance(60.0)
+    assert robot.requests() == []
+    assert robot.context.timers == []
+
+
+def test_a_node_that_does_not_answer_is_named_once_and_asked_on() -> None:
+    robot = Robot()
+    robot.process_starts()
+    robot.context.advance(59.0)
+    assert robot.said() == []
+    assert len(robot.context.open_calls) <= 10, "questions that nobody answers are forgotten"
+    robot.context.advance(2.0)
+    (line,) = robot.said()
+    assert line.startswith("/robot1/agent is not inactive after 60 s; it answers no question for its state")
+    assert "ros2 lifecycle set /robot1/agent configure" in line
+    robot.questions = 0
+    robot.context.advance(600.0)
+    assert robot.said() == [], "said once"
+    assert 100 <= robot.questions <= 121, "asked on, at leisure"
+    robot.state = "unconfigured"
+    robot.context.advance(11.0)
+    assert robot.requests() == [CONFIGURE], "slow is not wrong: no person is needed"
+
+
+def test_a_node_that_answers_and_does_not_obey_is_named_and_one_that_loads_for_long_is_waited_for() -> None:
+    robot = Robot()
+    robot.state = "unconfigured"
+    robot.process_starts()
+    robot.context.advance(61.0)
+    (line,) = robot.said()
+    assert "its last answer: unconfigured; requests to configure: 6" in line
+    robot = Robot()
+    robot.state = "unconfigured"
+    robot.process_starts()
+    robot.context.advance(0.3)
+    robot.changes("unconfigured", "configuring")
+    robot.state = ""  # it loads, in the thread that would answer
+    robot.context.advance(61.0)
+    assert robot.said() == ["/robot1/agent is still configuring after 60 s: see its own messages; waiting"]
+    assert robot.requests() == [CONFIGURE]
+
+
+def test_a_late_answer_counts() -> None:
+    """On a busy machine an answer may take longer than the time between two questions."""
+    robot = Robot()
+    robot.process_starts()
+    robot.context.advance(3.5)
+    first, *_ = robot.context.open_calls
+    assert len(robot.context.open_calls) == 4
+    response = robot_state("unconfigured")
+    robot.context.open_calls.remove(first)
+    first.set_result(response)
+    robot.context.advance(0.3)
+    assert robot.requests() == [CONFIGURE]
+
+
+def robot_state(label: str) -> Any:
+    from lifecycle_msgs.srv import GetState
+
+    response = GetState.Response()
+    response.current_state.label = label
+    return response
 
 
 def test_an_agent_that_found_the_machine_too_slow_is_asked_again_later_each_time() -> None:
     """It ends its configuring in an error; settings that cannot work end it in a refusal, and are left."""
     robot = Robot()
+    robot.state = "unconfigured"
     robot.process_starts()
-    robot.is_seen(1)
-    robot.context.advance(1.0)
+    robot.context.advance(0.3)
     assert robot.requests() == [CONFIGURE]
-    robot.changes("configuring", "unconfigured")
+    robot.changes("unconfigured", "configuring", "unconfigured")
     robot.context.advance(60.0)
     assert robot.requests() == [], "refused"
+    (line,) = robot.said()
+    assert line.startswith("/robot1/agent was not configured, see its own message")
     for pause_s in (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0):
-        robot.changes("configuring", "errorprocessing")
-        robot.changes("errorprocessing", "unconfigured")
+        robot.changes("unconfigured", "configuring", "errorprocessing", "unconfigured")
         robot.context.advance(pause_s - 0.1)
         assert robot.requests() == []
-        robot.context.advance(0.2)
+        robot.context.advance(0.4)
         assert robot.requests() == [CONFIGURE]
-    robot.changes("configuring", "inactive")
+    robot.changes("unconfigured", "configuring", "inactive")
     assert robot.requests() == [ACTIVATE]
-    robot.changes("configuring", "errorprocessing")
-    robot.context.advance(1.1)
+    robot.changes("inactive", "activating", "active")
+    robot.changes("configuring", "errorprocessing", "unconfigured")
+    robot.context.advance(1.3)
     assert robot.requests() == [CONFIGURE], "from the beginning"
-    robot.changes("configuring", "errorprocessing")
+    robot.changes("unconfigured", "configuring", "errorprocessing")
+    robot.process_ends()
     robot.process_starts()
     robot.context.advance(60.0)
-    assert robot.requests() == [], "another life, which is not seen yet"
+    assert robot.requests() == [], "another life, which has not answered yet"
 
 
-def test_after_a_kill_the_new_process_is_waited_for_and_the_dead_ones_traces_are_not_taken_for_it() -> None:
-    """The middleware knows a killed process until its lease ends; launch_ros would wait for its answer for ever."""
+def test_what_cannot_be_brought_up_is_left_and_named() -> None:
     robot = Robot()
+    robot.state = "finalized"
     robot.process_starts()
-    robot.is_seen(1)
-    robot.context.advance(1.0)
+    robot.context.advance(60.0)
+    assert robot.requests() == []
+    assert robot.said() == ["/robot1/agent is finalized: it is left so"]
+    assert robot.context.timers == []
+
+
+def test_after_a_kill_the_dead_process_is_asked_in_vain_and_the_new_one_is_configured() -> None:
+    """The middleware knows a killed process's services until its lease ends."""
+    robot = Robot()
+    robot.state = "unconfigured"
+    robot.process_starts()
+    robot.context.advance(0.3)
+    robot.changes("unconfigured", "configuring")
     assert robot.requests() == [CONFIGURE]
-    robot.process_starts()  # again: it was killed, and is respawned
+    robot.process_ends()
+    assert robot.context.open_calls == [], "nothing is expected of the dead"
+    robot.context.advance(1.0)
+    robot.questions = 0
+    robot.process_starts()
     robot.context.advance(5.0)
-    assert robot.requests() == [], "publisher 1 is the dead process's"
-    robot.is_seen(1, 2)
-    robot.context.advance(1.0)
+    assert robot.questions == 5
+    assert robot.requests() == []
+    robot.state = "unconfigured"
+    robot.context.advance(1.3)
     assert robot.requests() == [CONFIGURE]
-    robot.changes("configuring", "inactive")
+    robot.changes("unconfigured", "configuring", "inactive")
     assert robot.requests() == [ACTIVATE]
 
 
-def test_a_process_that_ends_before_it_is_seen_leaves_no_request_behind() -> None:
+def test_a_process_that_ends_before_it_answers_leaves_no_request_behind() -> None:
+    """Nor a timer: `ros2 launch` would wait for it when all processes have ended."""
     robot = Robot()
     robot.process_starts()
     robot.context.advance(1.0)
+    robot.process_ends()
+    robot.context.advance(0.3)
+    assert robot.context.timers == []
+    robot.state = "unconfigured"
     robot.process_starts()
-    robot.is_seen(2)
-    robot.context.advance(5.0)
+    robot.context.advance(0.3)
     assert robot.requests() == [CONFIGURE], "one life, one request"
-    assert robot.context.timers == [], "nobody looks for the life that has ended"
+    robot.process_ends()
+    robot.context.advance(60.0)
+    assert robot.requests() == []
+    assert robot.context.timers == []
+
+
+def test_nothing_is_asked_once_the_launch_shuts_down() -> None:
+    robot = Robot()
+    robot.process_starts()
+    robot.context.is_shutdown = True
+    robot.questions = 0
+    robot.state = "unconfigured"
+    robot.context.advance(60.0)
+    assert robot.questions == 0
+    assert robot.requests() == []
+    assert robot.context.timers == []
 
 
 def test_who_deactivates_the_agent_keeps_it_inactive() -> None:
     robot = Robot()
+    robot.state = "unconfigured"
     robot.process_starts()
-    robot.changes("deactivating", "inactive")
-    robot.changes("activating", "inactive")  # an activation that failed
+    robot.context.advance(0.3)
+    robot.changes("unconfigured", "configuring", "inactive", "activating", "active")
+    assert robot.requests() == [CONFIGURE, ACTIVATE]
+    robot.changes("active", "deactivating", "inactive")
+    robot.context.advance(60.0)
+    assert robot.requests() == []
+
+
+def test_an_activation_that_failed_is_left() -> None:
+    robot = Robot()
+    robot.state = "unconfigured"
+    robot.process_starts()
+    robot.context.advance(0.3)
+    robot.changes("unconfigured", "configuring", "inactive")
+    assert robot.requests() == [CONFIGURE, ACTIVATE]
+    robot.changes("inactive", "activating", "inactive")
+    robot.context.advance(60.0)
     assert robot.requests() == []
 
 

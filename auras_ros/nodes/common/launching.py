@@ -2,7 +2,7 @@
 
 Each of the files in launch/ starts one side. Which processes run, and with which parameters, is in the YAML file
 that `auras run` reads too; the launch arguments only set how they are deployed. `launch` and `launch_ros` belong to ROS
-2 and are imported by no other module: everything else works without them.
+2 and are imported here and in `bring_up` alone: everything else works without them.
 """
 
 from __future__ import annotations
@@ -20,28 +20,23 @@ from launch.actions import (
     RegisterEventHandler,
     TimerAction,
 )
-from launch.event_handlers import OnProcessExit, OnProcessStart
+from launch.event_handlers import OnProcessExit
 from launch.events import matches_action
 from launch.events.process import ShutdownProcess
 from launch.launch_description import LaunchDescription
 from launch_ros.actions import LifecycleNode, Node
-from launch_ros.event_handlers import OnStateTransition
-from launch_ros.events.lifecycle import ChangeState
-from launch_ros.ros_adapters import get_ros_node
-from lifecycle_msgs.msg import Transition
 
 from auras_ros import resources
 from auras_ros.exit_status import BAD_SETTINGS
 from auras_ros.nodes.common import discovery
+from auras_ros.nodes.common.bring_up import RETRY_DELAYS_S, BringUp
 from auras_ros.nodes.common.config import BRIDGE, LIFECYCLE, NodeConfig, bridge_alone, read_config
 from auras_ros.nodes.common.supervisor import BRAKING_S
 
 ACTUATOR, VLM = "actuator", "vlm"
 DEFAULT_CONFIG = "pusht"
-RESPAWN_DELAY_S = 1.0  # not 0: in this time a process that must not be restarted is shut down
-PAUSES_S = (RESPAWN_DELAY_S, 2.0, 4.0, 8.0, 16.0, 30.0)  # between repeated starts or configures from here
+RESPAWN_DELAY_S = RETRY_DELAYS_S[0]  # not 0: in this time a process that must not be restarted is shut down
 STEADY_S = 60.0  # after an actuator has run this long, the shortest pause is used again
-POLL_S = 0.2  # between two checks for a new process's node
 # A `ros2 launch` that is killed, or gets SIGTERM, leaves its processes running. With this the kernel ends them.
 WITH_PARENT = "setpriv --pdeathsig TERM --"
 AS_CONFIGURED = "true or false; empty: as the configuration says"
@@ -57,7 +52,6 @@ OF_THE_SIMULATOR = {
     "sim": ("", "world, one of `auras list simulators`, as pusht:drift_px=0.5; empty: as the configuration says"),
     "config": ("", "YAML file or shipped name; empty: none with sim:=, else pusht"),
 }
-SETTLE_S = 0.5  # from the discovery of the node's first topic to that of its last service
 
 
 def robot_side() -> LaunchDescription:
@@ -157,7 +151,7 @@ def _start_actuator(common: dict[str, Any], began_s: float | None = None, early:
             return []
         now_s = time.monotonic()
         ended = 0 if now_s - begins_s > STEADY_S else early
-        pause_s = PAUSES_S[min(ended, len(PAUSES_S) - 1)]
+        pause_s = RETRY_DELAYS_S[min(ended, len(RETRY_DELAYS_S) - 1)]
         return [TimerAction(period=pause_s, actions=_start_actuator(again, now_s + pause_s, ended + 1))]
 
     return [RegisterEventHandler(OnProcessExit(target_action=node, on_exit=on_exit)), node]
@@ -200,63 +194,3 @@ def _parameters(config: NodeConfig, executable: str, sim_time: bool | None) -> l
     if sim_time is not None:
         own["use_sim_time"] = sim_time
     return [*([str(config.path)] if config.path.name else []), *([own] if own else [])]
-
-
-class BringUp:
-    """Configures a lifecycle node whenever its process starts, and activates it when it has been configured.
-
-    `launch_ros` sends a state change once and waits for ever for the answer. After a kill, the middleware still knows
-    the dead process's service (until its lease ends, 10 s and more), and a request could go only there. So each start
-    waits until the *new* process is discovered: a publisher of the node's transition events that was not there before.
-    A node that someone deactivates remains inactive. If its settings are refused it remains unconfigured; if the
-    machine is too slow for them, or configuring fails, it is configured again after a growing delay.
-    """
-
-    def __init__(self, node: Any) -> None:
-        self._node = node
-        self._life = self._tries = 0
-        self._known: set[tuple[int, ...]] = set()
-
-    def handlers(self) -> list[Any]:
-        """To be returned before the node's own action."""
-        handlers = [OnProcessStart(target_action=self._node, on_start=self._on_start)]
-        for goal, react in (("inactive", self._on_inactive), ("errorprocessing", self._on_error)):
-            entities = [OpaqueFunction(function=react)]
-            handlers.append(
-                OnStateTransition(
-                    target_lifecycle_node=self._node, start_state="configuring", goal_state=goal, entities=entities
-                )
-            )
-        return [RegisterEventHandler(each) for each in handlers]
-
-    def _request(self, transition: int) -> Any:
-        return EmitEvent(event=ChangeState(lifecycle_node_matcher=matches_action(self._node), transition_id=transition))
-
-    def _on_start(self, event: Any, context: Any) -> list[Any]:
-        self._life += 1
-        return self._look(context, self._life)
-
-    def _on_inactive(self, context: Any) -> list[Any]:
-        self._tries = 0
-        return [self._request(Transition.TRANSITION_ACTIVATE)]
-
-    def _on_error(self, context: Any) -> list[Any]:
-        pause_s = PAUSES_S[min(self._tries, len(PAUSES_S) - 1)]
-        self._tries += 1
-        ask = OpaqueFunction(function=self._configure, args=[self._life])
-        return [TimerAction(period=pause_s, actions=[ask])]
-
-    def _configure(self, context: Any, life: int) -> list[Any]:
-        return [self._request(Transition.TRANSITION_CONFIGURE)] if life == self._life else []
-
-    def _look(self, context: Any, life: int) -> list[Any]:
-        """Configure a new process's node once it is discovered, unless that process has ended since."""
-        if life != self._life:
-            return []
-        topic = f"{self._node.node_name}/transition_event"
-        there = {tuple(each.endpoint_gid) for each in get_ros_node(context).get_publishers_info_by_topic(topic)}
-        if there <= self._known:
-            again = OpaqueFunction(function=self._look, args=[life])
-            return [TimerAction(period=POLL_S, actions=[again])]
-        self._known |= there
-        return [TimerAction(period=SETTLE_S, actions=[self._request(Transition.TRANSITION_CONFIGURE)])]

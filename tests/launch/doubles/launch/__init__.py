@@ -20,8 +20,9 @@ class LaunchContext:
         self.timers: list[tuple[float, list[Any]]] = []
         self.started: list[Any] = []
         self.logged: list[str] = []
-        self.writers: dict[str, list[list[int]]] = {}  # topic: endpoint gids, as launch_ros' own node sees them
-        self.ros_node: Any = None  # or a real node, which then sees for itself
+        self.services: dict[str, Callable[[Any], Any]] = {}  # name: what answers a request
+        self.open_calls: list[Any] = []  # futures that no service has answered
+        self.ros_node: Any = None  # or a real node, which then calls real services
         self.now_s = 0.0
         self.is_shutdown = False
 

@@ -1,16 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from launch.events import Event
-
-
-class ChangeState(Event):
-    def __init__(self, *, lifecycle_node_matcher: Callable[[Any], bool], transition_id: int) -> None:
-        if transition_id not in range(9):
-            raise ValueError(f"given transition_id of {transition_id!r}")
-        self.lifecycle_node_matcher, self.transition_id = lifecycle_node_matcher, transition_id
 
 
 class StateTransition(Event):

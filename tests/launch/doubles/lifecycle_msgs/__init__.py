@@ -1,1 +1,0 @@
-"""The constants of lifecycle_msgs that our launch files use."""
