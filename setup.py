@@ -95,6 +95,7 @@ setup(
         (SHARE, ["package.xml"]),
         *share_files("launch", "*.launch.py"),
         *share_files("config", "**/*.yaml"),
+        *share_files("config", "fastdds/*.xml"),
         *share_files("checkpoints", "**/*"),
         *pip_executables(),
     ],

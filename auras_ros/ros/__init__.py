@@ -45,3 +45,5 @@ for _module, _names in _RCLPY.items():
     _source = importlib.import_module(_module if BACKEND == "rclpy" else f"{__name__}.dds")
     globals().update({_name: getattr(_source, _name) for _name in _names})
     __all__.extend(_names)
+if BACKEND == "rclpy":
+    globals()["init"] = importlib.import_module(f"{__name__}.fastdds").init  # rclpy's, with a profile for Fast DDS
