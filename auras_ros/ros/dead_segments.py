@@ -1,8 +1,8 @@
 """Removes what killed processes of this user left of Fast DDS in shared memory: 8 MiB each with our profile.
 
 A segment is a file `fastrtps_<16 hexadecimal digits>` (Fast DDS 2) or `fastdds_...` (Fast DDS 3) beside a file of the
-same name and `_el`, which its process keeps locked while it lives. Its ports (`..._port7001`) stay: Fast DDS takes
-over those of the dead itself, so they do not grow in number, and it looks at their locks without waiting for ours.
+same name and `_el`, which its process keeps locked while it lives. Its ports (`..._port7001`, 52 kB each) stay: Fast
+DDS takes over those of the dead itself, so their number does not grow, and a lock of ours could make it fail to.
 
 Safe beside processes that start meanwhile. While we hold a lock, nobody can make a segment of that name: Fast DDS takes
 another name where a lock is held, and makes the lock file again where it was removed between opening and locking.

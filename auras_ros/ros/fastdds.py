@@ -16,7 +16,6 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from typing import Any
 
 from auras_ros import resources
 from auras_ros.ros.backend import BACKEND
-from auras_ros.ros.dead_segments import SHARED_MEMORY, remove_dead_segments
+from auras_ros.ros.dead_segments import remove_dead_segments
 
 RANGE = "ROS_AUTOMATIC_DISCOVERY_RANGE"
 LOCALHOST_ONLY = "ROS_LOCALHOST_ONLY"
@@ -36,9 +35,6 @@ PROFILE_VARIABLE = {2: "FASTRTPS_DEFAULT_PROFILES_FILE", 3: "FASTDDS_DEFAULT_PRO
 LOCAL_PROFILE = {2: "DEFAULT_FASTRTPS_PROFILES.xml", 3: "DEFAULT_FASTDDS_PROFILES.xml"}
 TRANSPORTS_VARIABLE = "FASTDDS_BUILTIN_TRANSPORTS"
 SERVER_VARIABLES = ("ROS_DISCOVERY_SERVER", "ROS2_EASY_MODE")  # discovery by a server, which may be another machine
-# Fast DDS fills a segment when it starts, and where that fails the process dies (SIGBUS). A segment of the profile has
-# 8 MiB, and four nodes may start at once.
-SPACE_WANTED = 32 << 20
 FIRST_PORT = 7400  # of domain 0
 PORTS_OF_A_DOMAIN = 250
 
@@ -114,8 +110,6 @@ def choose(version: int, environment: Mapping[str, str] = os.environ) -> Choice:
         return Choice(None, f"{RANGE} is OFF")
     if is_localhost and not _peers_are_local(environment):
         return Choice(None, "ROS_STATIC_PEERS names other machines")
-    if (free := free_shared_memory()) < SPACE_WANTED:
-        return Choice(None, f"{SHARED_MEMORY} has {free >> 20} MiB left of the {SPACE_WANTED >> 20} MiB that it needs")
     name = LOCALHOST_PROFILE if is_localhost else SUBNET_PROFILE
     try:
         path = resources.find("config", name)
@@ -145,15 +139,6 @@ def users_setting(version: int, environment: Mapping[str, str] = os.environ) -> 
 
 def is_localhost_range(environment: Mapping[str, str] = os.environ) -> bool:
     return environment.get(LOCALHOST_ONLY, "") == "1" or environment.get(RANGE, "") == "LOCALHOST"
-
-
-def free_shared_memory() -> int:
-    """Bytes; 0 where there is no shared memory."""
-    try:
-        found = os.statvfs(SHARED_MEMORY)
-    except OSError:
-        return 0  # `choose` says so, and doctor has a check of its own for it
-    return found.f_bavail * found.f_frsize
 
 
 def check_confined() -> None:
@@ -205,8 +190,6 @@ def _of_this_process(choice: Choice) -> Choice:
     if not _process.decided:
         _process.decided = True
         _process.profile = choice.profile
-        if choice.profile is None and "MiB left" in choice.reason:
-            print(f"warning: no profile for Fast DDS, so it may lose images: {choice.reason}", file=sys.stderr)
         return choice
     if choice.profile == _process.profile:
         return choice
