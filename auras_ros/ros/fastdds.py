@@ -34,6 +34,7 @@ SUBNET_PROFILE = "fastdds/subnet.xml"
 PROFILE_VARIABLE = {2: "FASTRTPS_DEFAULT_PROFILES_FILE", 3: "FASTDDS_DEFAULT_PROFILES_FILE"}
 LOCAL_PROFILE = {2: "DEFAULT_FASTRTPS_PROFILES.xml", 3: "DEFAULT_FASTDDS_PROFILES.xml"}
 TRANSPORTS_VARIABLE = "FASTDDS_BUILTIN_TRANSPORTS"
+OURS_VARIABLE = "AURAS_ROS_FASTDDS_PROFILE"  # the profile that a process of ours has set, for its children to know
 SERVER_VARIABLES = ("ROS_DISCOVERY_SERVER", "ROS2_EASY_MODE")  # discovery by a server, which may be another machine
 FIRST_PORT = 7400  # of domain 0
 PORTS_OF_A_DOMAIN = 250
@@ -79,6 +80,7 @@ def init(**options: Any) -> Any:
     choice = _of_this_process(choose(version))
     if choice.profile is not None:
         os.environ[PROFILE_VARIABLE[version]] = str(choice.profile)
+        os.environ[OURS_VARIABLE] = str(choice.profile)
     if not choice.confines:
         _process.confined_domain = None
         return rclpy.init(**options)
@@ -120,13 +122,18 @@ def choose(version: int, environment: Mapping[str, str] = os.environ) -> Choice:
 
 def users_setting(version: int, environment: Mapping[str, str] = os.environ) -> str:
     """The setting of the user that Fast DDS follows in place of ours, such as the name of a variable; '' without one.
-    The profiles that ship are no such setting, because a parent process may have set them."""
+
+    A profile that a parent process of ours has set is no such setting. Nor is, with LOCALHOST, one that ships: only
+    `init` can keep the sockets of rmw_fastrtps away.
+    """
+    is_localhost = is_localhost_range(environment)
     variables = [PROFILE_VARIABLE[2]] if version == 2 else [PROFILE_VARIABLE[3], PROFILE_VARIABLE[2]]
     for variable in variables:
         value = environment.get(variable, "")
-        if value and not _is_shipped(value):
+        is_ours = value == environment.get(OURS_VARIABLE, "") or (is_localhost and is_shipped(value))
+        if value and not is_ours:
             return variable
-    if environment.get(TRANSPORTS_VARIABLE, "") and not is_localhost_range(environment):  # with LOCALHOST it is ignored
+    if environment.get(TRANSPORTS_VARIABLE, "") and not is_localhost:  # with LOCALHOST it is ignored
         return TRANSPORTS_VARIABLE
     for variable in SERVER_VARIABLES:
         if environment.get(variable, ""):
@@ -135,6 +142,18 @@ def users_setting(version: int, environment: Mapping[str, str] = os.environ) -> 
     if not skips and Path(LOCAL_PROFILE[version]).is_file():
         return f"./{LOCAL_PROFILE[version]}"
     return ""
+
+
+def is_shipped(profile: str) -> bool:
+    """Whether this path is that of a profile that ships."""
+    for name in (LOCALHOST_PROFILE, SUBNET_PROFILE):
+        try:
+            shipped = resources.find("config", name)
+        except FileNotFoundError:
+            continue  # then nothing can be it
+        if Path(profile).resolve() == shipped.resolve():
+            return True
+    return False
 
 
 def is_localhost_range(environment: Mapping[str, str] = os.environ) -> bool:
@@ -194,18 +213,6 @@ def _of_this_process(choice: Choice) -> Choice:
     if choice.profile == _process.profile:
         return choice
     return Choice(None, f"this process has given Fast DDS {_process.profile} before")
-
-
-def _is_shipped(value: str) -> bool:
-    path = Path(value).resolve()
-    for name in (LOCALHOST_PROFILE, SUBNET_PROFILE):
-        try:
-            shipped = resources.find("config", name)
-        except FileNotFoundError:
-            continue  # then nothing can be it
-        if path == shipped.resolve():
-            return True
-    return False
 
 
 def _peers_are_local(environment: Mapping[str, str]) -> bool:

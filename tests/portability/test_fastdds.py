@@ -29,8 +29,8 @@ IMAGES = 60
 LOST_AT_MOST = 6
 SMALL = ("20", "64", "48")  # images that arrive with any settings
 NOT_INHERITED = (
-    *fastdds.PROFILE_VARIABLE.values(), fastdds.TRANSPORTS_VARIABLE, *fastdds.SERVER_VARIABLES, fastdds.LOCALHOST_ONLY,
-    "ROS_STATIC_PEERS", "SKIP_DEFAULT_XML_FILE",
+    *fastdds.PROFILE_VARIABLE.values(), fastdds.OURS_VARIABLE, fastdds.TRANSPORTS_VARIABLE, *fastdds.SERVER_VARIABLES,
+    fastdds.LOCALHOST_ONLY, "ROS_STATIC_PEERS", "SKIP_DEFAULT_XML_FILE",
 )  # fmt: skip
 
 
@@ -211,11 +211,24 @@ def test_a_users_profile_is_left_alone(start: Callable[..., Peer], tmp_path: Pat
     assert "0.0.0.0" in {address for address, _ in said["sockets"]}
 
 
-def test_a_profile_of_ours_that_a_parent_process_has_set_is_none_of_the_user(start: Callable[..., Peer]) -> None:
+@pytest.mark.parametrize("name", [fastdds.LOCALHOST_PROFILE, fastdds.SUBNET_PROFILE])
+def test_localhost_confines_where_the_drivers_line_was_copied(start: Callable[..., Peer], name: str) -> None:
     variable = fastdds.PROFILE_VARIABLE[fastdds.fastdds_version()]
-    shipped = fastdds.resources.find("config", fastdds.SUBNET_PROFILE)
-    said = start("node", "ours", "LOCALHOST", **{variable: str(shipped)}).line()
+    said = start("node", "ours", "LOCALHOST", **{variable: str(fastdds.resources.find("config", name))}).line()
     assert {address for address, _ in said["sockets"]} == {"127.0.0.1"}
+
+
+@pytest.mark.parametrize("discovery_range", ["", "LOCALHOST"])
+def test_a_driver_with_the_line_of_doctor_sends_images(start: Callable[..., Peer], discovery_range: str) -> None:
+    """A driver is no process of ours: it names the profile by Fast DDS's own variable, and often sets no range."""
+    variable = fastdds.PROFILE_VARIABLE[fastdds.fastdds_version()]
+    profile = str(fastdds.resources.find("config", fastdds.LOCALHOST_PROFILE))
+    reader = start("reader", "ours", "LOCALHOST", str(IMAGES))
+    reader.line()
+    driver = start("writer", "default", discovery_range, str(IMAGES), **{variable: profile})
+    bound_to = {address for address, _ in driver.line()["sockets"]}
+    assert discovery_range or bound_to == {"127.0.0.1"}
+    assert play(driver, reader)["received"] >= IMAGES - LOST_AT_MOST
 
 
 # --- segments of killed processes ---
@@ -237,6 +250,7 @@ def test_the_next_start_removes_segments_of_the_killed_and_no_others(start: Call
     of_the_dead = segments_of(dead.line()["locks"])
     dead.kill()
     assert all(path.exists() for path in of_the_dead), "a killed process leaves its files: otherwise nothing is tested"
+    assert {path.stat().st_mode & 0o777 for path in of_the_dead} == {0o644}  # what doctor says of who can read them
     next_one = start("node", "ours", "LOCALHOST")
     of_the_next = segments_of(next_one.line()["locks"])
     assert not [path for path in of_the_dead if path.exists()]

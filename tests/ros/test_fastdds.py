@@ -86,10 +86,21 @@ def test_a_profile_in_the_working_directory_is_the_users(version: int, elsewhere
 
 
 @pytest.mark.parametrize("name", [fastdds.LOCALHOST_PROFILE, fastdds.SUBNET_PROFILE])
-def test_a_profile_that_ships_is_no_setting_of_the_user(name: str) -> None:
-    """A parent process of ours has set it, perhaps for another range."""
-    environment = {fastdds.PROFILE_VARIABLE[2]: str(resources.find("config", name)), RANGE: "LOCALHOST"}
-    assert fastdds.choose(2, environment).profile == resources.find("config", fastdds.LOCALHOST_PROFILE)
+def test_a_profile_of_a_parent_process_is_no_setting_of_the_user(name: str) -> None:
+    path = str(resources.find("config", name))
+    inherited = {fastdds.PROFILE_VARIABLE[2]: path, fastdds.OURS_VARIABLE: path}
+    for discovery_range, wanted in (("LOCALHOST", fastdds.LOCALHOST_PROFILE), ("SUBNET", fastdds.SUBNET_PROFILE)):
+        choice = fastdds.choose(2, inherited | {RANGE: discovery_range})
+        assert choice.profile == resources.find("config", wanted)
+
+
+def test_whoever_names_a_profile_that_ships_is_never_opened_to_the_network_by_us() -> None:
+    """A shell where doctor's line for the driver was copied, and from which our nodes are started too."""
+    copied = {fastdds.PROFILE_VARIABLE[2]: str(resources.find("config", fastdds.LOCALHOST_PROFILE))}
+    assert fastdds.choose(2, copied | {RANGE: "LOCALHOST"}).confines
+    assert fastdds.choose(2, copied).profile is None  # what was named is used as it is
+    copied = {fastdds.PROFILE_VARIABLE[2]: str(resources.find("config", fastdds.SUBNET_PROFILE))}
+    assert fastdds.choose(2, copied | {RANGE: "LOCALHOST"}).confines
 
 
 def test_an_installation_without_its_profiles_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from importlib.util import find_spec
 
 from auras_ros import __version__, resources
 from auras_ros.cli.command import command_parser, refused_settings
-from auras_ros.cli.doctor import host, machine
+from auras_ros.cli.doctor import fastdds, host, machine
 from auras_ros.cli.doctor.finding import Check, Finding, Verdict, note, ok, problem
 from auras_ros.cli.doctor.sim import SimChecks, mend
 from auras_ros.nodes.common import discovery as reach
@@ -195,8 +195,8 @@ def vision_language() -> Finding:
 
 
 CHECKS: tuple[Check, ...] = (
-    python, ros, *machine.CHECKS, discovery, *host.CHECKS, torch, opencv, simulator, files, checkpoints,
-    vision_language,
+    python, ros, *machine.CHECKS, discovery, *host.CHECKS, *fastdds.CHECKS, torch, opencv, simulator, files,
+    checkpoints, vision_language,
 )  # fmt: skip
 
 
