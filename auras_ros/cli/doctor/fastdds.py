@@ -26,7 +26,8 @@ def fast_dds() -> Finding:
     choice = fastdds.choose(version, environment)
     variable = fastdds.PROFILE_VARIABLE[version]
     users = os.environ.get(variable, "")
-    if users and fastdds.is_shipped(users):
+    is_ours = users == os.environ.get(fastdds.OURS_VARIABLE, "")  # set in this process, for the participant of a check
+    if users and not is_ours and fastdds.is_shipped(users):
         return ok(NAME, f"{users} for everything that this shell starts; {READABLE}")
     if choice.profile is None:
         text = f"no profile of ours, because {choice.reason}; {LOSES}; {READABLE}"

@@ -22,7 +22,7 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.Monke
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(profiles, "fastdds_version", lambda: 2)
     names = (*profiles.PROFILE_VARIABLE.values(), *profiles.SERVER_VARIABLES, profiles.TRANSPORTS_VARIABLE,
-             discovery.VARIABLE, discovery.OLD_VARIABLE, "ROS_STATIC_PEERS")  # fmt: skip
+             profiles.OURS_VARIABLE, discovery.VARIABLE, discovery.OLD_VARIABLE, "ROS_STATIC_PEERS")  # fmt: skip
     for name in names:
         monkeypatch.delenv(name, raising=False)
     return monkeypatch
@@ -59,6 +59,14 @@ def test_the_line_was_copied(environment: pytest.MonkeyPatch, discovery_range: s
     environment.setenv(profiles.PROFILE_VARIABLE[2], str(resources.find("config", profiles.LOCALHOST_PROFILE)))
     environment.setenv(discovery.VARIABLE, discovery_range)
     assert fastdds.fast_dds().status is Verdict.OK
+
+
+def test_a_profile_that_doctor_itself_has_set_is_no_copied_line(environment: pytest.MonkeyPatch) -> None:
+    """Another check makes a participant in this very process."""
+    path = str(resources.find("config", profiles.SUBNET_PROFILE))
+    environment.setenv(profiles.PROFILE_VARIABLE[2], path)
+    environment.setenv(profiles.OURS_VARIABLE, path)
+    assert fastdds.fast_dds().status is Verdict.NOTE
 
 
 def test_a_profile_of_the_users_own(environment: pytest.MonkeyPatch) -> None:
