@@ -61,7 +61,12 @@ def shared_files() -> list[tuple[str, list[str]]]:
     ]
     if "editable_wheel" in sys.argv:
         return found_by_ros
-    return [*found_by_ros, *share_files("config", "**/*.yaml"), *share_files("checkpoints", "**/*")]
+    return [
+        *found_by_ros,
+        *share_files("config", "**/*.yaml"),
+        *share_files("config", "fastdds/*.xml"),
+        *share_files("checkpoints", "**/*"),
+    ]
 
 
 class DistributionWithData(Distribution):

@@ -31,7 +31,7 @@ from auras_ros.live.loop import Spin, listening, wait_until_armed
 from auras_ros.measure.cores import available
 from auras_ros.measure.minutes import Ends, run_parts
 from auras_ros.nodes.common.messages import raw_pixels, read_action
-from auras_ros.nodes.common.qos import BEST_EFFORT
+from auras_ros.nodes.common.qos import IMAGES
 from auras_ros.nodes.common.texts import MessageError
 from auras_ros.report.result import Report, Say
 from auras_ros.ros import Node, QoSProfile
@@ -102,7 +102,7 @@ class MonitorListener:
         self.table: dict[str, Any] | None = None  # its first status
         self.done: dict[str, Any] | None = None  # its first one that says so
         self.on_picture: Callable[[int, NDArray[np.uint8]], None] = lambda stamp, picture: None
-        node.create_subscription(Image, "camera/top/image_raw", self._on_image, BEST_EFFORT)
+        node.create_subscription(Image, "camera/top/image_raw", self._on_image, IMAGES)
         node.create_subscription(String, "answer", self._on_answer, QoSProfile(depth=10))
         node.create_subscription(Float64MultiArray, "action", self._on_action, QoSProfile(depth=100))
         node.create_subscription(String, "pusht/status", self._on_status, QoSProfile(depth=10))

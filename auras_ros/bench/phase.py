@@ -28,7 +28,7 @@ from auras_ros.live.loop import Spin, listening, wait_until_armed
 from auras_ros.live.referee.measures import Rises
 from auras_ros.measure.cores import available
 from auras_ros.measure.minutes import Ends, MeasureStep, run_parts
-from auras_ros.nodes.common.qos import BEST_EFFORT
+from auras_ros.nodes.common.qos import IMAGES
 from auras_ros.report.result import Report, Say
 from auras_ros.ros import Node, QoSProfile
 from auras_ros.ros.image import stamp_ns
@@ -134,7 +134,7 @@ class _Listener:
         self.missed_ticks, self.state = Rises(), ""
         node.create_subscription(DiagnosticArray, "provenance", self._on_chunk, QoSProfile(depth=10))
         node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, QoSProfile(depth=10))
-        node.create_subscription(Image, "camera/top/image_raw", self._on_image, BEST_EFFORT)
+        node.create_subscription(Image, "camera/top/image_raw", self._on_image, IMAGES)
         node.create_subscription(String, "actuator/state", self._on_state, QoSProfile(depth=1))
 
     def _on_chunk(self, message: Any) -> None:

@@ -29,6 +29,7 @@ from auras_ros.policies.loaders.open import load
 from auras_ros.report.result import Report, Say
 from auras_ros.ros import BACKEND, QoSProfile
 from auras_ros.ros.msg import DiagnosticArray, String
+from auras_ros.ros.supported import in_use
 
 CHECKPOINT = "pusht"  # of the config that is run
 PLANS = ("ddpm100", "quick")  # the first never pauses with an image every 100 ms; the other is for slow machines
@@ -68,9 +69,7 @@ def described() -> str:
     """The ROS that this process uses, with its version."""
     if BACKEND == "dds":
         return f"our layer, Cyclone DDS {metadata.version('cyclonedds')}"
-    import rclpy
-
-    return f"rclpy {metadata.version('rclpy')}, {rclpy.get_rmw_implementation_identifier()}"
+    return str(in_use())
 
 
 def _intervals(priority: int, options: argparse.Namespace, report: Report, progress: Say, ends: Ends) -> None:

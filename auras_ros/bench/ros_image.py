@@ -18,7 +18,7 @@ import numpy as np
 
 from auras_ros import ros
 from auras_ros.live.loop import on_loopback
-from auras_ros.ros.image import image_message, stamp_ns
+from auras_ros.ros.image import IMAGES, image_message, stamp_ns
 from auras_ros.ros.msg import Image
 
 TOPIC = "/auras_bench/image_raw"
@@ -26,7 +26,6 @@ WARM_UP_MESSAGES = 30
 RATE_HZ = 30.0
 _CHILD_EXIT_TIMEOUT_S = 5.0
 _CONNECT_TIMEOUT_S = 15.0
-_SENSOR_DATA = ros.QoSProfile(depth=1, reliability=ros.ReliabilityPolicy.BEST_EFFORT)
 
 
 @contextmanager
@@ -85,7 +84,7 @@ def _receive(
     ros.init(args=[], context=context, domain_id=domain)
     try:
         node = ros.Node("auras_bench_image_sink", context=context, use_global_arguments=False)
-        node.create_subscription(Image, TOPIC, on_image, _SENSOR_DATA)
+        node.create_subscription(Image, TOPIC, on_image, IMAGES)
         executor = ros.SingleThreadedExecutor(context=context)
         executor.add_node(node)
         deadline = time.monotonic() + _CONNECT_TIMEOUT_S + 2 * (messages + WARM_UP_MESSAGES) / rate_hz
@@ -105,7 +104,7 @@ def _publish(width: int, height: int, rate_hz: float, domain: int, parent: int) 
     """The child: publish numbered images at a fixed rate until the parent is gone."""
     ros.init(args=[], domain_id=domain)
     node = ros.Node("auras_bench_image_source")
-    publisher = node.create_publisher(Image, TOPIC, _SENSOR_DATA)
+    publisher = node.create_publisher(Image, TOPIC, IMAGES)
     pixels = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
     number = 0
 

@@ -12,6 +12,7 @@ from typing import IO
 
 from auras_ros.nodes.common import discovery
 from auras_ros.ros import Context, Node, SignalHandlerOptions, init, try_shutdown
+from auras_ros.ros.fastdds import check_confined
 
 START_S = 90.0
 LAST_LINES = 12  # of the processes' output, beside an error
@@ -25,6 +26,7 @@ def listening(name: str) -> Iterator[Node]:
         init(args=[])
         node = Node(name)
         try:
+            check_confined()
             yield node
         finally:
             node.destroy_node()
@@ -72,6 +74,7 @@ def own_node(name: str, namespace: str | None = None) -> Iterator[Node]:
     try:
         node = Node(name, namespace=namespace, context=context)
         try:
+            check_confined()
             yield node
         finally:
             node.destroy_node()

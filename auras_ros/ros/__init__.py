@@ -53,3 +53,5 @@ for _module, _names in _RCLPY.items():
             raise
         raise supported.lacking(_error) from _error
     __all__.extend(_names)
+if BACKEND == "rclpy":
+    globals()["init"] = importlib.import_module(f"{__name__}.fastdds").init  # rclpy's, with a profile for Fast DDS

@@ -12,9 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from . import QoSProfile, ReliabilityPolicy
 from .backend import BACKEND
 from .msg import message_type
 
+# Of images only the newest counts (`newest`), but Fast DDS loses some where it may keep only one: a large message comes
+# in pieces, and with them it takes the place of the one before.
+IMAGES = QoSProfile(depth=5, reliability=ReliabilityPolicy.BEST_EFFORT)
 NS_PER_S = 1_000_000_000
 CHANNELS = {"mono8": 1, "8UC1": 1, "rgb8": 3, "bgr8": 3, "8UC3": 3, "rgba8": 4, "bgra8": 4, "8UC4": 4}
 

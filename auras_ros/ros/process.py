@@ -22,6 +22,7 @@ from auras_ros.heap import LARGE_BLOCK, bound_heap
 from auras_ros.output import non_blocking_output, printable
 from auras_ros.ros import SignalHandlerOptions, init, supported, try_shutdown
 from auras_ros.ros.callbacks import Callbacks
+from auras_ros.ros.fastdds import check_confined
 from auras_ros.ros.ranges import discovery_range
 from auras_ros.ros.refusals import SETTINGS_ERRORS
 
@@ -66,6 +67,8 @@ def run_node(
                     node = build(asked)
                 callbacks = Callbacks(node)
                 try:
+                    with _refusals((RuntimeError,), ()):
+                        check_confined()
                     with _refusals(refusals, too_slow):
                         node.start()
                     while not asked and node.working():

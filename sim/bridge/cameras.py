@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from auras_ros.ros import Node, QoSProfile, ReliabilityPolicy
-from auras_ros.ros.image import compressed_message, image_message, to_time_msg
+from auras_ros.ros.image import IMAGES, compressed_message, image_message, to_time_msg
 from auras_ros.ros.msg import CameraInfo, CompressedImage, Header, Image
 from auras_ros.sim.world import WorldCamera
 
@@ -35,8 +35,8 @@ class CameraPublishers:
         return cls(
             camera,
             encode,
-            node.create_publisher(Image, f"{base}/image_raw", LATEST),
-            node.create_publisher(CompressedImage, f"{base}/image_raw/compressed", LATEST),
+            node.create_publisher(Image, f"{base}/image_raw", IMAGES),
+            node.create_publisher(CompressedImage, f"{base}/image_raw/compressed", IMAGES),
             node.create_publisher(CameraInfo, f"{base}/camera_info", LATEST),
         )
 

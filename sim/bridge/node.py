@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from auras_ros.clock import MonotonicClock, SchedulerClock
 from auras_ros.parameters import ParameterError
 from auras_ros.ros import Clock, ClockType, DurabilityPolicy, Node, Parameter, QoSProfile, ReliabilityPolicy
-from auras_ros.ros.image import to_time_msg
+from auras_ros.ros.image import IMAGES, to_time_msg
 from auras_ros.ros.msg import (
     ClockMsg,
     Float64,
@@ -73,7 +73,7 @@ class SimBridge(Node):
         self._joints = self.create_publisher(JointState, "joint_states", LATEST)
         self._status = self.create_publisher(String, "~/status", 10)
         self._reward = self.create_publisher(Float64, "~/reward", 10)
-        self._viewers = [self.create_publisher(Image, "camera/viewer/image_raw", LATEST)] if viewer_px else []
+        self._viewers = [self.create_publisher(Image, "camera/viewer/image_raw", IMAGES)] if viewer_px else []
         self._prompt = self.create_publisher(String, "prompt", LATCHED) if world.instruction else None
         self._time = self.create_publisher(ClockMsg, "/clock", LATEST) if self.settings.publish_clock else None
         self.create_subscription(Float64MultiArray, "action", self._on_action, ACTIONS)

@@ -68,8 +68,9 @@ def test_every_module_is_in_the_wheel(built: tuple[Path, Path]) -> None:
 
 def test_every_shared_file_is_in_the_wheel(built: tuple[Path, Path]) -> None:
     tree, wheel = built
-    patterns = {"config": "**/*.yaml", "launch": "*.launch.py", "checkpoints": "**/*"}
+    patterns = {"config": "**/*.*", "launch": "*.launch.py", "checkpoints": "**/*"}
     files = {p.relative_to(tree) for kind, glob in patterns.items() for p in (tree / kind).glob(glob) if p.is_file()}
+    assert {f"config/fastdds/{name}.xml" for name in ("localhost", "subnet")} <= {str(file) for file in files}
     shared = {f"share/auras_ros/{file}" for file in files} | {
         "share/auras_ros/package.xml",
         "share/ament_index/resource_index/packages/auras_ros",

@@ -20,7 +20,7 @@ from importlib.util import find_spec
 
 from auras_ros import __version__, resources
 from auras_ros.cli.command import command_parser, refused_settings
-from auras_ros.cli.doctor import host, machine
+from auras_ros.cli.doctor import fastdds, host, machine
 from auras_ros.cli.doctor.finding import Check, Finding, Verdict, note, ok, problem
 from auras_ros.cli.doctor.ros_in_use import middleware, ros
 from auras_ros.cli.doctor.sim import SimChecks, mend
@@ -163,8 +163,8 @@ def vision_language() -> Finding:
 
 
 CHECKS: tuple[Check, ...] = (
-    python, ros, *machine.CHECKS, discovery, *host.CHECKS, middleware, torch, opencv, simulator, files, checkpoints,
-    vision_language,
+    python, ros, *machine.CHECKS, discovery, *host.CHECKS, middleware, *fastdds.CHECKS, torch, opencv, simulator,
+    files, checkpoints, vision_language,
 )  # fmt: skip
 
 

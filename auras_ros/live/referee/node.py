@@ -18,7 +18,7 @@ from auras_ros.live.referee.measures import Measures
 from auras_ros.live.referee.referee import Call, Referee
 from auras_ros.nodes.actuator.commands import DEADLINE_TICKS
 from auras_ros.nodes.common.messages import read_action, read_chunk
-from auras_ros.nodes.common.qos import BEST_EFFORT, LATCHED
+from auras_ros.nodes.common.qos import IMAGES, LATCHED
 from auras_ros.nodes.common.texts import MessageError, read_json
 from auras_ros.ros import Duration, Future, Node, QoSProfile, ReliabilityPolicy, SubscriptionEventCallbacks
 from auras_ros.ros.image import stamp_ns
@@ -81,7 +81,7 @@ class RefereeNode(Node):
             self.create_subscription(Float64MultiArray, CHUNK, refusing(partial(self._on_chunk, self._film)), every)
             for camera in self._film.cameras:
                 seen = partial(self._on_picture, self._film, camera)
-                self.create_subscription(Image, image_topic(camera), refusing(seen), BEST_EFFORT)
+                self.create_subscription(Image, image_topic(camera), refusing(seen), IMAGES)
 
     # -- what the caller does -----------------------------------------------------------------------------
 

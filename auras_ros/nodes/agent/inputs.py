@@ -20,7 +20,7 @@ from auras_ros.nodes.agent.settings import AgentSettings
 from auras_ros.nodes.common.diagnostics import DiagnosticReport, Level, QosWatch
 from auras_ros.nodes.common.input_counters import STATE, InputCounters
 from auras_ros.nodes.common.messages import raw_pixels
-from auras_ros.nodes.common.qos import BEST_EFFORT
+from auras_ros.nodes.common.qos import IMAGES
 from auras_ros.nodes.common.stamps import StampReader
 from auras_ros.observation import (
     Arrivals,
@@ -71,7 +71,9 @@ class ObservationInputs:
         self._stamps = StampReader(node, self._on_jump)
         kind, end = (CompressedImage, "/compressed") if settings.compressed else (Image, "")
         self._topics = [
-            qos.create_subscription(kind, f"camera/{name}/image_raw{end}", partial(self._on_image, name), BEST_EFFORT)
+            qos.create_subscription(
+                kind, f"camera/{name}/image_raw{end}", partial(self._on_image, name), IMAGES, newest=True
+            )
             for name in self._cameras
         ]
         self._topics.append(qos.create_subscription(JointState, STATE, self._on_joint_states, qos_profile_sensor_data))

@@ -24,6 +24,7 @@ from auras_ros.ros import (
 )
 from auras_ros.ros.callbacks import failures_of
 from auras_ros.ros.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from auras_ros.ros.newest import NewestMessage
 
 TOPIC = "/diagnostics"
 RECENT_S = 10.0  # a temporary event is a warning for this long
@@ -136,11 +137,16 @@ class QosWatch:
         return self.node.create_publisher(kind, topic, profile, event_callbacks=self.publisher(topic))
 
     def create_subscription(
-        self, kind: Any, topic: str, callback: Callable[[Any], object], profile: QoSProfile, *, raw: bool = False
-    ) -> Any:
-        """The node's, with its events watched."""
+        self, kind: Any, topic: str, callback: Callable[[Any], object], profile: QoSProfile, *, raw: bool = False,
+        newest: bool = False,
+    ) -> Any:  # fmt: skip
+        """The node's, with its events watched. newest: of messages that wait, `callback` gets only the newest."""
         events = self.subscription(topic)
-        return self.node.create_subscription(kind, topic, callback, profile, raw=raw, event_callbacks=events)
+        if not newest:
+            return self.node.create_subscription(kind, topic, callback, profile, raw=raw, event_callbacks=events)
+        take = NewestMessage(callback)
+        take.subscription = self.node.create_subscription(kind, topic, take, profile, raw=raw, event_callbacks=events)
+        return take.subscription
 
     def publisher(self, topic: str) -> PublisherEventCallbacks:
         return PublisherEventCallbacks(

@@ -36,7 +36,15 @@ def apply_range(config: NodeConfig, environment: MutableMapping[str, str] = os.e
     environment[VARIABLE] = word or DEFAULT
     if word:
         return f"{word}, set by {config.path.name}"
-    from auras_ros.ros import BACKEND  # imported late, because reading configs needs no ROS
+    alone = ", only this machine" if _keeps_the_network_out(environment) else ""
+    return f"{DEFAULT}{alone} (SUBNET: {VARIABLE} or {KEY})"
 
-    alone = BACKEND == "dds" and not environment.get("CYCLONEDDS_URI")  # otherwise the meaning depends on the RMW
-    return f"{DEFAULT}{', only this machine' if alone else ''} (SUBNET: {VARIABLE} or {KEY})"
+
+def _keeps_the_network_out(environment: Mapping[str, str]) -> bool:
+    """Whether no other machine can reach processes with LOCALHOST. The user's settings may open it, and so may an
+    RMW that we do not configure."""
+    from auras_ros.ros import BACKEND, fastdds  # imported late, because reading configs needs no ROS
+
+    if BACKEND == "dds":
+        return not environment.get("CYCLONEDDS_URI")
+    return fastdds.choose(fastdds.fastdds_version(), environment).confines

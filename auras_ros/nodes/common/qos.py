@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from auras_ros.ros import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from auras_ros.ros.image import IMAGES
+
+__all__ = ["ANSWERS", "BEST_EFFORT", "IMAGES", "LATCHED", "RELIABLE"]
 
 RELIABLE = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
 BEST_EFFORT = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)

@@ -16,7 +16,7 @@ from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.common.diagnostics import DiagnosticReport, Level, QosWatch
 from auras_ros.nodes.common.input_counters import InputCounters
 from auras_ros.nodes.common.messages import raw_pixels
-from auras_ros.nodes.common.qos import BEST_EFFORT
+from auras_ros.nodes.common.qos import IMAGES
 from auras_ros.nodes.common.stamps import StampReader
 from auras_ros.nodes.vlm.settings import VlmSettings
 from auras_ros.observation import (
@@ -64,7 +64,9 @@ class CameraInputs:
         self._stamps = StampReader(node, self.forget)
         kind, end = (CompressedImage, "/compressed") if settings.compressed else (Image, "")
         self._topics = [
-            qos.create_subscription(kind, f"camera/{name}/image_raw{end}", partial(self._on_image, name), BEST_EFFORT)
+            qos.create_subscription(
+                kind, f"camera/{name}/image_raw{end}", partial(self._on_image, name), IMAGES, newest=True
+            )
             for name in names
         ]
 

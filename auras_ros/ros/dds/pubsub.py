@@ -168,6 +168,12 @@ class Subscription(Receiver):
         gid = self.endpoint.writer_gid(received.publication_handle)
         return info | {"publisher_gid": gid} if gid else info
 
+    def take(self) -> Any:
+        """The next message that waits, or None, without calling the callback. Raises CdrError, a ValueError, for one
+        that cannot be read."""
+        received = self._reader.take()
+        return None if received is None else self._read(received.payload)
+
     def get_publisher_count(self) -> int:
         """How many publishers reach this subscription now."""
         return self.endpoint.matched_count()

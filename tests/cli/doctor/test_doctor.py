@@ -396,6 +396,7 @@ def test_every_check_is_in_the_list_once_and_named_in_the_output() -> None:
     assert sorted(names) == sorted(
         ["python", "ros", "cores", "scheduling", "memory_lock", "gpu", "network", "discovery"]
         + ["kernel", "isolated_cores", "governor", "receive_buffer", "shared_memory", "container", "middleware"]
+        + ["fast_dds"]
         + ["torch", "opencv", "simulator", "files", "checkpoints", "vision_language"]
     )
 

@@ -38,12 +38,21 @@ def test_who_has_the_last_word(environment: dict[str, str], word: str, expected:
     assert discovery.effective_range(environment) == dds_discovery.discovery_range(environment) == expected
 
 
-@pytest.mark.parametrize(("backend", "given", "alone"), [("dds", {}, True), ("rclpy", {}, False), ("dds", URI, False)])
+@pytest.mark.parametrize(
+    ("backend", "fastdds_version", "given", "alone"),
+    [
+        ("dds", 0, {}, True), ("dds", 0, URI, False), ("rclpy", 0, {}, False), ("rclpy", 2, {}, True),
+        ("rclpy", 3, {"FASTDDS_DEFAULT_PROFILES_FILE": "/users.xml"}, False),
+    ],
+)  # fmt: skip
 def test_this_machine_alone_is_claimed_where_it_is_kept(
-    backend: str, given: dict[str, str], alone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Under rclpy the RMW decides what LOCALHOST means, and so may a configuration of Cyclone DDS."""
+    backend: str, fastdds_version: int, given: dict[str, str], alone: bool, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Under rclpy the RMW decides what LOCALHOST means: a profile of ours confines Fast DDS, no other RMW. A user's
+    configuration of Cyclone DDS or Fast DDS may open it."""
     monkeypatch.setattr("auras_ros.ros.BACKEND", backend)
+    monkeypatch.setattr("auras_ros.ros.fastdds.fastdds_version", lambda: fastdds_version)
     assert ("only this machine" in discovery.apply_range(config(tmp_path), dict(given))) == alone
 
 
