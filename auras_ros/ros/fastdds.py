@@ -30,6 +30,12 @@ RANGE = "ROS_AUTOMATIC_DISCOVERY_RANGE"
 LOCALHOST_ONLY = "ROS_LOCALHOST_ONLY"
 LOCALHOST_PROFILE = "fastdds/localhost.xml"
 SUBNET_PROFILE = "fastdds/subnet.xml"
+# Without shared memory. Fast DDS checks a peer's shared-memory port when it discovers the peer, which takes a third of
+# a second if the peer is busy. Meanwhile no publisher of the process publishes, and under rclpy no Python runs at all.
+WITHOUT_SHARED_MEMORY = {
+    LOCALHOST_PROFILE: "fastdds/localhost_udp.xml",
+    SUBNET_PROFILE: "fastdds/subnet_udp.xml",
+}
 # The variable that names a profile, and the file that is taken from the working directory, by Fast DDS's major version.
 PROFILE_VARIABLE = {2: "FASTRTPS_DEFAULT_PROFILES_FILE", 3: "FASTDDS_DEFAULT_PROFILES_FILE"}
 LOCAL_PROFILE = {2: "DEFAULT_FASTRTPS_PROFILES.xml", 3: "DEFAULT_FASTDDS_PROFILES.xml"}
@@ -58,10 +64,12 @@ class Choice:
 class _Process:
     """What Fast DDS was given in this process. It reads profiles once, when its first participant is made.
 
-    decided: whether `init` ran. confined_domain: the ROS domain of the last confined `init`, or None.
+    decided: whether `init` ran. shared_memory: whether it may be used. confined_domain: the ROS domain of the last
+    confined `init`, or None.
     """
 
     decided: bool = False
+    shared_memory: bool = True
     profile: Path | None = None
     confined_domain: int | None = None
 
@@ -77,7 +85,7 @@ def init(**options: Any) -> Any:
     if not version:
         return rclpy.init(**options)
     remove_dead_segments()
-    choice = _of_this_process(choose(version))
+    choice = _of_this_process(choose(version, shared_memory=_process.shared_memory))
     if choice.profile is not None:
         os.environ[PROFILE_VARIABLE[version]] = str(choice.profile)
         os.environ[OURS_VARIABLE] = str(choice.profile)
@@ -101,8 +109,14 @@ def fastdds_version() -> int:
     return 3 if "/libfastdds.so" in Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace") else 2
 
 
-def choose(version: int, environment: Mapping[str, str] = os.environ) -> Choice:
-    """The profile for this environment. version: as `fastdds_version` returns it."""
+def avoid_shared_memory() -> None:
+    """Called before `init` by a process that must never wait for another one, and that has no images."""
+    _process.shared_memory = False
+
+
+def choose(version: int, environment: Mapping[str, str] = os.environ, *, shared_memory: bool = True) -> Choice:
+    """The profile for this environment. version: as `fastdds_version` returns it. shared_memory: whether the process
+    may use it."""
     is_localhost = is_localhost_range(environment)
     if not version:
         return Choice(None, "this process does not use Fast DDS")
@@ -113,6 +127,8 @@ def choose(version: int, environment: Mapping[str, str] = os.environ) -> Choice:
     if is_localhost and not _peers_are_local(environment):
         return Choice(None, "ROS_STATIC_PEERS names other machines")
     name = LOCALHOST_PROFILE if is_localhost else SUBNET_PROFILE
+    if not shared_memory:
+        name = WITHOUT_SHARED_MEMORY[name]
     try:
         path = resources.find("config", name)
     except FileNotFoundError as error:
@@ -146,7 +162,7 @@ def users_setting(version: int, environment: Mapping[str, str] = os.environ) -> 
 
 def is_shipped(profile: str) -> bool:
     """Whether this path is that of a profile that ships."""
-    for name in (LOCALHOST_PROFILE, SUBNET_PROFILE):
+    for name in (*WITHOUT_SHARED_MEMORY, *WITHOUT_SHARED_MEMORY.values()):
         try:
             shipped = resources.find("config", name)
         except FileNotFoundError:

@@ -22,7 +22,7 @@ from auras_ros.heap import LARGE_BLOCK, bound_heap
 from auras_ros.output import non_blocking_output, printable
 from auras_ros.ros import SignalHandlerOptions, init, supported, try_shutdown
 from auras_ros.ros.callbacks import Callbacks
-from auras_ros.ros.fastdds import check_confined
+from auras_ros.ros.fastdds import avoid_shared_memory, check_confined
 from auras_ros.ros.ranges import discovery_range
 from auras_ros.ros.refusals import SETTINGS_ERRORS
 
@@ -34,6 +34,7 @@ def run_node(
     check_arguments: Callable[[Sequence[str]], None] = lambda words: None,
     argv: list[str] | None = None,
     large_block: int = LARGE_BLOCK,
+    shared_memory: bool = True,
 ) -> int:
     """Run one node until SIGINT, SIGTERM or SIGHUP, or until it is no longer `working`: a node whose own thread failed
     must not appear alive. Returns the exit status.
@@ -41,7 +42,7 @@ def run_node(
     `build` gets the list of the signals that came so far, for a node that takes long to start; the node has `start()`,
     `working()` and `halt()`. `bad_settings`: errors of `build` and `start` that end with status 2
     (or 1, if the machine was the cause: `exit_status`); `too_slow`: those that a later start may not have, status 3.
-    `large_block`: as `bound_heap` takes it.
+    `large_block`: as `bound_heap` takes it. `shared_memory`: whether Fast DDS may use it (`ros.fastdds`).
     """
     asked: list[int] = []  # no Event: its lock would be taken twice where two signals come together
     refusals, words = (*bad_settings, *SETTINGS_ERRORS), sys.argv if argv is None else argv
@@ -59,6 +60,8 @@ def run_node(
                     print(f"warning: {printable(warning)}", file=sys.stderr, flush=True)
                 ensure_descriptors()
                 discovery_range()
+                if not shared_memory:
+                    avoid_shared_memory()
                 init(args=words, signal_handler_options=SignalHandlerOptions.NO)
             try:
                 with _refusals((OSError, ValueError), ()):

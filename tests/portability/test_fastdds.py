@@ -17,6 +17,7 @@ import pytest
 
 from auras_ros.ros import dead_segments, fastdds
 from tests.conftest import held_domain
+from tests.nodes.wire import Child, Watch
 
 pytestmark = pytest.mark.skipif(fastdds.fastdds_version() == 0, reason="this run does not speak rclpy on Fast DDS")
 HERE = Path(__file__).parent
@@ -257,3 +258,17 @@ def test_the_next_start_removes_segments_of_the_killed_and_no_others(start: Call
     assert all(path.exists() for path in of_the_living | of_the_next)
     next_one.end()
     living.end()
+
+
+@pytest.fixture
+def domain_is_set(domain: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROS_DOMAIN_ID", str(domain))
+
+
+def test_the_actuator_uses_no_shared_memory(domain_is_set: None, actuator: Callable[..., Child], watch: Watch) -> None:
+    """Guards against ticks that wait a third of a second for the port of a process that was just discovered."""
+    child = actuator()
+    watch.until(lambda: watch.states, "the actuator's state")
+    maps = Path(f"/proc/{child.pid}/maps").read_text(encoding="utf-8")
+    assert "librmw_fastrtps" in maps
+    assert "/dev/shm/fast" not in maps

@@ -130,7 +130,8 @@ class Actuator(Node):
 def main(argv: list[str] | None = None) -> int:
     """Entry point of the executable `actuator`."""
     bad_settings = (ContractError, ParameterError, OSError)
-    return run_node(lambda _: Actuator(), bad_settings, check_arguments=partial(check_given, "actuator"), argv=argv)
+    check = partial(check_given, "actuator")
+    return run_node(lambda _: Actuator(), bad_settings, check_arguments=check, argv=argv, shared_memory=False)
 
 
 if __name__ == "__main__":
