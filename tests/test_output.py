@@ -3,6 +3,7 @@ it."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -72,7 +73,7 @@ def test_a_full_socket_keeps_no_c_library_waiting(tmp_path: Path, kind: socket.S
     ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
     with ours, theirs:
         ours.setblocking(False)
-        with pytest.raises(BlockingIOError):
+        with contextlib.suppress(BlockingIOError):
             while True:
                 ours.send(b"x" * 4096)
         ours.setblocking(True)

@@ -182,5 +182,5 @@ def test_the_whole_process_is_raised_and_locked(library: SimpleNamespace, monkey
 
 
 def test_a_thread_that_releases_the_interpreter_for_microseconds_keeps_no_tick_waiting() -> None:
-    """As rclpy's executor does; in SCHED_FIFO, where that is permitted, it takes the lock back before a waiter wakes."""
+    """As rclpy's executor does. In SCHED_FIFO, where permitted, it takes the lock back before a waiter wakes."""
     assert any(child(WAITS)["median_ms"] < LATE_MS for _ in range(ROUNDS))
