@@ -12,6 +12,7 @@ import pytest
 
 from auras_ros.action import Contract
 from auras_ros.nodes.common.messages import json_message
+from auras_ros.ros import Context, Node, init, try_shutdown
 from auras_ros.ros.msg import Float64MultiArray, MultiArrayDimension, String
 from tests.nodes.stand_ins import FakeAgent, Robot, ramp
 from tests.nodes.wire import MS, Child, Heard, Watch, undisturbed
@@ -208,10 +209,16 @@ def test_a_jump_is_slowed_down_to_the_rate_limit(driven: FakeAgent, watch: Watch
 
 
 def test_a_foreign_type_on_the_chunk_topic_is_not_taken(driven: FakeAgent, watch: Watch, contract: Contract) -> None:
-    foreign = watch.node.create_publisher(String, "agent/chunk", 1)
-    for _ in range(3):
-        foreign.publish(String(data=json.dumps({"data": [9e9, 9e9]})))
-        alive(watch)
+    another_process = Context()  # Fast DDS refuses a second type of one topic in one participant
+    init(args=[], context=another_process)
+    try:
+        foreign = Node("foreign", context=another_process).create_publisher(String, "agent/chunk", 1)
+        watch.until(lambda: len(watch.node.get_publishers_info_by_topic("agent/chunk")) == 2, "it is discovered")
+        for _ in range(3):
+            foreign.publish(String(data=json.dumps({"data": [9e9, 9e9]})))
+            alive(watch)
+    finally:
+        try_shutdown(context=another_process)
     resumes(driven, watch)
     assert watch.states[-1]["unreadable"] == 0
     safe(watch.sentinel(), contract)
