@@ -53,7 +53,7 @@ class ConfiguredPolicy:
                 lambda message: self.prompts.want(message.data),
                 LATCHED,
                 text_limits(settings.prompt_limit_bytes),
-                lambda error: self.prompts.refuse(str(error)),
+                lambda error: self.prompts.refuse(f"{PROMPT}: {error}"),
             )
         ]
         self.monitors = self._monitors(qos, pause_changed) if settings.monitor_rules() else None
@@ -73,7 +73,7 @@ class ConfiguredPolicy:
                 lambda message: gate.on_answer(message.data),
                 ANSWERS,
                 JSON_LIMITS,
-                lambda error: gate.refuse(str(error)),
+                lambda error: gate.refuse(f"{ANSWER}: {error}"),
             )
         )
         return gate
