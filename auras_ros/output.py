@@ -11,6 +11,7 @@ import io
 import os
 import socket
 import stat
+import struct
 import sys
 import threading
 from collections.abc import Iterator
@@ -84,8 +85,8 @@ class NonBlockingStream(io.TextIOBase):
 @contextlib.contextmanager
 def non_blocking_output() -> Iterator[None]:
     """For a long-lived process: standard output and error become `NonBlockingStream`, and their descriptors never make
-    a writer wait, whoever writes (C libraries too; but where it is a socket, as under systemd, these wait). Where they
-    are something else already, they are left alone."""
+    a writer wait, whoever writes (C libraries too; where it is a socket, as under systemd, these wait for one tick of
+    the kernel's clock at most, 1 to 10 ms). Where they are something else already, they are left alone."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (_non_blocking(stream) for stream in before)
     try:
@@ -112,8 +113,12 @@ def _non_blocking(stream: TextIO) -> TextIO:
 
 def _never_wait(descriptor: int) -> None:
     """An open pipe or terminal of one's own, that refuses in place of making its writer wait. To make the given one
-    refuse would do so for all who share it: the shell, the supervisor."""
-    if not (stat.S_ISFIFO(os.fstat(descriptor).st_mode) or os.isatty(descriptor)):
+    refuse would do so for all who share it: the shell, the supervisor. A socket cannot be opened once more: see
+    `_limit_waiting`."""
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISSOCK(mode):
+        _limit_waiting(descriptor)
+    if not (stat.S_ISFIFO(mode) or os.isatty(descriptor)):
         return
     try:
         own = os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
@@ -121,6 +126,17 @@ def _never_wait(descriptor: int) -> None:
         return
     os.dup2(own, descriptor)
     os.close(own)
+
+
+def _limit_waiting(descriptor: int) -> None:
+    """A socket whose writers wait for the shortest time that the kernel has, and then lose what they write.
+
+    That holds for all who share the socket, also after this process has ended; but only where its reader stands still.
+    O_NONBLOCK would be shared too, and would also change how they read from it.
+    """
+    shortest = struct.pack("@ll", 0, 1)  # seconds and microseconds; 0 and 0 would be for ever
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as shared:
+        shared.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, shortest)
 
 
 def printable(text: str) -> str:

@@ -60,6 +60,7 @@ class ActionRefusal(str, Enum):
     NOT_FINITE = "not_finite"
     OUT_OF_RANGE = "out_of_range"
     STALE = "stale"
+    UNREADABLE = "unreadable"
 
 
 class ActionError(ValueError):

@@ -3,6 +3,7 @@ it."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -23,6 +24,17 @@ with non_blocking_output():
     for number in range({MANY}):
         print(number, {LINE!r}, file=sys.stderr)
         print(number, {LINE!r}, flush=True)
+    open(sys.argv[1], "w").write("got there")
+"""
+
+
+C_LIBRARY_TALKS = """
+import ctypes, sys
+from auras_ros.output import non_blocking_output
+libc = ctypes.CDLL(None)
+with non_blocking_output():
+    for number in range(20):
+        libc.dprintf(2, b"%d is said by a C library\\n", number)
     open(sys.argv[1], "w").write("got there")
 """
 
@@ -53,6 +65,27 @@ def test_a_socket_that_nobody_reads_makes_nobody_wait(tmp_path: Path, kind: sock
         assert talk(tmp_path, ours.fileno(), ours.fileno()) == (0, True)
         assert os.get_blocking(ours.fileno()), "who shares the socket is left as it was"
         assert theirs.recv(100).startswith(b"0 xxx"), "what there was room for is there"
+
+
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM])
+def test_a_full_socket_keeps_no_c_library_waiting(tmp_path: Path, kind: socket.SocketKind) -> None:
+    """rclpy's logging writes to standard error itself, and a node must not wait for the journal to come up."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
+    with ours, theirs:
+        ours.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                ours.send(b"x" * 4096)
+        ours.setblocking(True)
+        done = tmp_path / "done"
+        command = [sys.executable, "-c", C_LIBRARY_TALKS, str(done)]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=ours.fileno()) as process:
+            try:
+                assert process.wait(PATIENCE_S) == 0
+            finally:
+                process.kill()
+        assert done.exists()
+        assert os.get_blocking(ours.fileno()), "who shares the socket may still wait for what it reads"
 
 
 def test_a_closed_pipe_and_a_full_disk_end_nobody(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from .fault import FaultName as FaultName
 from .fault import ObservationError as ObservationError
 from .fault import ObservationFault as ObservationFault
 from .history import History as History
+from .images import MAX_MESSAGE_BYTES as MAX_MESSAGE_BYTES
 from .images import compressed_size as compressed_size
 from .images import decode_compressed as decode_compressed
 from .images import decode_raw as decode_raw

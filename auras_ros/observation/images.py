@@ -22,6 +22,7 @@ Buffer = bytes | bytearray | memoryview | ImageArray
 
 MAX_PIXELS = 4096 * 4096
 
+MAX_MESSAGE_BYTES = 4 * MAX_PIXELS + 65_536  # of any image, raw or compressed
 MORE_BYTES = 65_536  # of a file, beyond four for each pixel: headers, colour profiles
 MAX_PARTS = 10_000  # segments of a JPEG file, chunks of a PNG file: cameras write a few dozen at most
 MAX_SCANS = 100  # of a progressive JPEG; ten are usual. Each one is a pass over the whole image

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 
 from auras_ros.output import printable
 from auras_ros.ros import Clock, ClockType, ExternalShutdownException, Node, SingleThreadedExecutor
+from auras_ros.ros.rcutils_errors import error_reset
 
 WAKE_S = 0.05  # Python runs a signal handler only between two waits
 SAID_EACH_S = 1.0
@@ -84,6 +85,7 @@ class Callbacks:
         self._say = say or node.get_logger().error
         self._executor = SingleThreadedExecutor(context=node.context)
         self._executor.add_node(node)
+        self._reset_error = error_reset()
         self._alive_s, self._turns, self._watching = time.monotonic(), 0, False
 
     def spin_once(self, wait_s: float = WAKE_S) -> bool:
@@ -91,6 +93,7 @@ class Callbacks:
         count = self._failures.count
         with self._failures.guarded("a callback", self._say):
             self._executor.spin_once(timeout_sec=wait_s)
+        self._reset_error()
         if self._failures.count > count:
             self._watch()
         return not self._broken()

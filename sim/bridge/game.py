@@ -103,12 +103,16 @@ class Game:
         try:
             action = self._checked(values, names, label)
         except ActionError as error:
-            self._refused[error.refusal.value] += 1
+            self.refuse(error.refusal)
             return error.refusal
         self._action, self._action_ns, self._acted = action, now_ns, False
         if self._phase is GamePhase.WAITING:
             self._phase = GamePhase.RUNNING
         return None
+
+    def refuse(self, refusal: ActionRefusal) -> None:
+        """Count an action that is not taken."""
+        self._refused[refusal.value] += 1
 
     def _checked(self, values: Sequence[float], names: str, label: str) -> NDArray[np.float64]:
         """Raises ActionError."""

@@ -14,6 +14,7 @@ import json
 import sys
 import threading
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from numpy.typing import NDArray
 from auras_ros.clock import MonotonicClock, SchedulerClock
 from auras_ros.parameters import ParameterError
 from auras_ros.ros import Clock, ClockType, DurabilityPolicy, Node, Parameter, QoSProfile, ReliabilityPolicy
+from auras_ros.ros.bounded import PayloadLimits, bounded, read_message
+from auras_ros.ros.cdr_reader import PayloadError
 from auras_ros.ros.image import IMAGES, to_time_msg
 from auras_ros.ros.msg import (
     ClockMsg,
@@ -39,7 +42,7 @@ from auras_ros.ros.srv import Trigger
 from auras_ros.sim.bridge.cameras import LATEST, CameraPublishers, encoder, rgb8_message
 from auras_ros.sim.bridge.game import Game
 from auras_ros.sim.bridge.settings import bridge_settings
-from auras_ros.sim.world import Sim, WorldCamera, WorldLostError
+from auras_ros.sim.world import ActionRefusal, Sim, WorldCamera, WorldLostError
 from auras_ros.sim.worlds import find
 
 COLLECT_PERIOD_S = 10.0  # a world that was reset is a cycle of objects: left to themselves they pile up for an hour
@@ -47,6 +50,7 @@ LIVE = ("seed", "shift_ms")  # settings that may change while a world runs, besi
 LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 # Every action is judged, so that refusals are counted; the newest valid one is active.
 ACTIONS = QoSProfile(depth=10)
+ACTION_LIMITS = PayloadLimits(max_bytes=64 * 1024, max_first=8)  # two dimensions, with two labels, are valid
 
 
 class SimBridge(Node):
@@ -76,7 +80,14 @@ class SimBridge(Node):
         self._viewers = [self.create_publisher(Image, "camera/viewer/image_raw", IMAGES)] if viewer_px else []
         self._prompt = self.create_publisher(String, "prompt", LATCHED) if world.instruction else None
         self._time = self.create_publisher(ClockMsg, "/clock", LATEST) if self.settings.publish_clock else None
-        self.create_subscription(Float64MultiArray, "action", self._on_action, ACTIONS)
+        take = bounded(
+            self.resolve_topic_name("action"),
+            partial(read_message, kind=Float64MultiArray),
+            self._on_action,
+            ACTION_LIMITS,
+            self._refuse_action,
+        )
+        self.create_subscription(Float64MultiArray, "action", take, ACTIONS, raw=True)
         self.create_service(Trigger, "~/reset", self._on_reset)
         self.create_timer(COLLECT_PERIOD_S, self._collect, clock=Clock(clock_type=ClockType.STEADY_TIME))
 
@@ -90,6 +101,12 @@ class SimBridge(Node):
             reason = self._game.offer(message.data, self._monotonic.now_ns(), names, label)
         if reason is not None:
             self.get_logger().warning(f"action refused: {reason.value}", throttle_duration_sec=1.0)
+
+    def _refuse_action(self, error: PayloadError) -> None:
+        """Count a payload that is no action."""
+        with self._lock:
+            self._game.refuse(ActionRefusal.UNREADABLE)
+        self.get_logger().warning(f"action refused: {error}", throttle_duration_sec=1.0)
 
     def _on_reset(self, _request: Any, response: Any) -> Any:
         with self._lock:

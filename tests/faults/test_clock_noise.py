@@ -7,7 +7,7 @@ agent forgets what it has seen. What leaps, stands still or is no time at all ta
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ AGE_LIMIT_MS = 1000.0
 TRIES = 3
 BEST_EFFORT = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 NO_TIMES = [TimeMsg(sec=-5), TimeMsg(sec=100, nanosec=10**9), TimeMsg(sec=2**31 - 1, nanosec=2**32 - 1)]
+SHORT = [b"\0\1\0\0" + data for data in (b"", b"\xff" * 3, b"\7" * 7)]  # rclpy's writer sends no more than 8
 NO_MESSAGES = [b"\0\1\0\0" + data for data in (b"\xff" * 3, b"\7" * 64, b"\xff" * 100_000)]
 
 
@@ -143,18 +144,27 @@ def live(shared: Live) -> Live:
     return shared
 
 
-@pytest.mark.skipif(BACKEND != "dds", reason="rclpy's writers take no payload that is no message")
-def test_what_is_no_time_is_ignored_and_said_and_the_robot_is_driven_on(live: Live) -> None:
+@pytest.fixture
+def noise_on_clock(live: Live) -> Iterator[Callable[[Sequence[Any]], Loop]]:
+    """Starts to publish these messages and payloads on /clock, in turn, until its loop is closed."""
     topic = live.watch.node.create_publisher(ClockMsg, "/clock", BEST_EFFORT)
-    noise = itertools.cycle([*NO_TIMES, *NO_MESSAGES])
+    started: list[Loop] = []
 
-    def send() -> None:
-        each = next(noise)
-        if isinstance(each, bytes):
-            topic.endpoint.write([each])
-        else:
-            topic.publish(ClockMsg(clock=each))
+    def start(payloads: Sequence[Any]) -> Loop:
+        noise = itertools.cycle(payloads)
+        started.append(Loop(0.01, lambda: topic.publish(next(noise))))
+        return started[-1]
 
+    yield start
+    for loop in started:
+        loop.close()
+    live.watch.node.destroy_publisher(topic)
+
+
+@pytest.mark.skipif(BACKEND != "dds", reason="of our own layer; of rclpy: the next test")
+def test_what_is_no_time_is_ignored_and_said_and_the_robot_is_driven_on(
+    live: Live, noise_on_clock: Callable[[Sequence[Any]], Loop]
+) -> None:
     def said(child: Child) -> bool:
         return "ignored a time on /clock" in child.output and "bytes on /clock: " in child.output
 
@@ -162,12 +172,23 @@ def test_what_is_no_time_is_ignored_and_said_and_the_robot_is_driven_on(live: Li
         live.watch.until(lambda: said(live.actuator) and said(live.agent.child), "both nodes say so")
         live.drives()
 
-    loop = Loop(0.01, send)
-    try:
-        live.stays_armed(play)
-    finally:
-        loop.close()
-        live.watch.node.destroy_publisher(topic)
+    noise_on_clock([*NO_MESSAGES, *(ClockMsg(clock=each) for each in NO_TIMES)])
+    live.stays_armed(play)
+
+
+@pytest.mark.skipif(BACKEND != "rclpy", reason="of rclpy, which reads /clock itself; of our layer: the test before")
+def test_rclpy_takes_half_a_message_for_a_time_and_that_disarms(
+    live: Live, noise_on_clock: Callable[[Sequence[Any]], Loop]
+) -> None:
+    """Nothing is driven by such a time: somebody has to arm again, and nothing else is hurt."""
+    loop = noise_on_clock(SHORT)
+    live.watch.state_where(lambda state: state["state"] == "disarmed", "disarmed")
+    loop.close()
+    now = live.watch.states[-1]["tick"]
+    live.watch.state_where(lambda state: state["tick"] > now + 100, "a hundred ticks with the good clock alone")
+    live.arms()
+    for child in (live.actuator, live.agent.child):
+        assert "This error state is being overwritten" not in child.output
 
 
 def test_a_world_that_is_reset_disarms_and_the_agent_begins_anew(live: Live) -> None:

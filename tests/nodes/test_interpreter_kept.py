@@ -20,9 +20,8 @@ import pytest
 
 from auras_ros.action import Contract
 from auras_ros.action.wire import MAX_HORIZON, MAX_JSON_CHARS
-from auras_ros.nodes.actuator.inputs import STATES_MAX_BYTES
 from auras_ros.nodes.actuator.position import PositionMonitor
-from auras_ros.nodes.common.messages import read_chunk
+from auras_ros.nodes.common.messages import STATE_LIMITS, read_chunk
 from auras_ros.nodes.common.texts import MAX_TEXT, read_json
 from auras_ros.ros import BACKEND, deserialize_message
 from auras_ros.ros.msg import Float64MultiArray, JointState, MultiArrayDimension
@@ -101,9 +100,9 @@ def test_text_of_a_chunk_or_a_heartbeat(text: str, contract: Contract, keeps: Ca
 def test_joint_states(contract: Contract, keeps: Callable[..., bool]) -> None:
     from auras_ros.ros.dds.messages import serialize
 
-    names = [f"{number:x}" for number in range(STATES_MAX_BYTES // 18)]
+    names = [f"{number:x}" for number in range(STATE_LIMITS.max_bytes // 18)]
     payload = b"".join(serialize(JointState(name=names, position=[0.0] * len(names))))
-    assert 0.7 * STATES_MAX_BYTES < len(payload) <= STATES_MAX_BYTES
+    assert 0.7 * STATE_LIMITS.max_bytes < len(payload) <= STATE_LIMITS.max_bytes
     place = PositionMonitor(contract, 0.1)
 
     def read() -> None:

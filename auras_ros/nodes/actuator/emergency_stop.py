@@ -25,7 +25,6 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
-from auras_ros.nodes.actuator.bounded_subscription import RefusedMessages
 from auras_ros.nodes.actuator.other_publishers import publisher_name
 from auras_ros.nodes.actuator.realtime import enter_realtime
 from auras_ros.nodes.common.diagnostics import QosWatch
@@ -39,6 +38,7 @@ from auras_ros.ros import (
     SubscriptionEventCallbacks,
     deserialize_message,
 )
+from auras_ros.ros.bounded import RefusedMessages
 from auras_ros.ros.callbacks import WAKE_S, Callbacks
 from auras_ros.ros.identity import UNKNOWN, identifies, publisher_of
 from auras_ros.ros.msg import Bool

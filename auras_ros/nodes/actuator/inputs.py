@@ -7,6 +7,8 @@ Everything else runs in the executor's thread. Inputs are not trusted: malformed
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -16,16 +18,17 @@ from auras_ros.action.verdict import ChunkRefusal
 from auras_ros.action.wire import MAX_HORIZON, MAX_JSON_CHARS
 from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.actuator.arming import Situation
-from auras_ros.nodes.actuator.bounded_subscription import PayloadLimits, RefusedMessages, subscribe
 from auras_ros.nodes.actuator.command_loop import CommandLoop
 from auras_ros.nodes.actuator.emergency_stop import EmergencyStop
 from auras_ros.nodes.actuator.robot_description import DescriptionReader
 from auras_ros.nodes.actuator.settings import ActuatorSettings
+from auras_ros.nodes.common.bounded_subscription import subscribe
 from auras_ros.nodes.common.diagnostics import QosWatch
-from auras_ros.nodes.common.messages import read_chunk
+from auras_ros.nodes.common.messages import JSON_LIMITS, STATE_LIMITS, read_chunk
 from auras_ros.nodes.common.qos import LATCHED, RELIABLE
-from auras_ros.nodes.common.texts import MAX_TEXT, read_json
+from auras_ros.nodes.common.texts import read_json
 from auras_ros.ros import Duration, JumpThreshold, Node, QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
+from auras_ros.ros.bounded import PayloadLimits, RefusedMessages
 from auras_ros.ros.image import stamp_ns
 from auras_ros.ros.msg import Float64MultiArray, JointState, String
 from auras_ros.ros.text import text_bytes
@@ -33,8 +36,6 @@ from auras_ros.ros.text import text_bytes
 EVERY_BEAT = QoSProfile(depth=50, reliability=ReliabilityPolicy.BEST_EFFORT)  # "not active" must not be overwritten
 DESCRIPTION = "robot_description"
 CHUNK_DIMENSIONS = 8  # limit for a chunk's layout: three are valid, and each one costs time to read
-STATES_MAX_BYTES = 128 * 1024  # of joint_states: some thousand joints
-TEXT_MAX_BYTES = MAX_TEXT + 1024
 
 
 class ActuatorInputs:
@@ -63,14 +64,23 @@ class ActuatorInputs:
 
     def _subscribe(self, qos: QosWatch) -> None:
         chunk_max_bytes = 8 * MAX_HORIZON * len(self._contract.channels) + 2 * MAX_JSON_CHARS
-        for kind, topic, callback, profile, limits in (
-            (Float64MultiArray, "chunk", self._on_chunk, RELIABLE, PayloadLimits(chunk_max_bytes, CHUNK_DIMENSIONS)),
-            (String, "heartbeat", self._on_heartbeat, EVERY_BEAT, PayloadLimits(TEXT_MAX_BYTES)),
-        ):
-            subscribe(qos, kind, f"{self._settings.agent}/{topic}", callback, profile, limits, self.refused)
-        joints, states = PayloadLimits(STATES_MAX_BYTES), self._on_joint_states
-        subscribe(qos, JointState, "joint_states", states, qos_profile_sensor_data, joints, self.refused)
+        agent = self._settings.agent
+        chunks = PayloadLimits(chunk_max_bytes, CHUNK_DIMENSIONS)
+        self._bounded(qos, Float64MultiArray, f"{agent}/chunk", self._on_chunk, RELIABLE, chunks)
+        self._bounded(qos, String, f"{agent}/heartbeat", self._on_heartbeat, EVERY_BEAT, JSON_LIMITS)
+        self._bounded(qos, JointState, "joint_states", self._on_joint_states, qos_profile_sensor_data, STATE_LIMITS)
         qos.create_subscription(String, DESCRIPTION, self._on_description, LATCHED, raw=True)
+
+    def _bounded(
+        self,
+        qos: QosWatch,
+        kind: Any,
+        topic: str,
+        callback: Callable[[Any], object],
+        profile: QoSProfile,
+        limits: PayloadLimits,
+    ) -> None:
+        subscribe(qos, kind, topic, callback, profile, limits, lambda error: self.refused.add(topic, str(error)))
 
     def start(self) -> None:
         """Start the emergency stop's thread."""

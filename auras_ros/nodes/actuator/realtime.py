@@ -19,7 +19,10 @@ import numpy as np
 
 from auras_ros.clock import SchedulerClock
 
-SWITCH_INTERVAL_S = 0.0005  # another thread gives up the interpreter lock after this time instead of 5 ms
+# Another thread gives up the interpreter lock after this time instead of 5 ms. It must be shorter than what Python code
+# runs between two calls that release the lock: rclpy's executor releases it for microseconds many times a message, and
+# at each release CPython begins to count anew for the thread that waits (docs/realtime.md).
+SWITCH_INTERVAL_S = 0.00005
 TOUCH_MIB = 16  # heap that is touched beforehand; the actuator's ticks and messages need far less
 ROOM_BYTES = 2 << 30  # room for later mappings: each thread needs a stack and an arena of the allocator
 MCL_CURRENT, MCL_FUTURE = 1, 2

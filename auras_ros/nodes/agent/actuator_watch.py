@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from auras_ros.clock import MonotonicClock
+from auras_ros.nodes.common.bounded_subscription import subscribe
 from auras_ros.nodes.common.diagnostics import DiagnosticReport, Level, QosWatch
+from auras_ros.nodes.common.messages import JSON_LIMITS
 from auras_ros.nodes.common.qos import LATCHED
 from auras_ros.nodes.common.texts import MessageError, read_json
 from auras_ros.ros import Node
@@ -28,22 +30,22 @@ class ActuatorWatch:
         self._follows = ""  # the agent's session whose chunks it executes now
         self._unreadable = 0
         self._said = False
-        self._topic = qos.create_subscription(String, f"{name}/state", self._on_state, LATCHED)
+        self._topic = subscribe(qos, String, f"{name}/state", self._on_state, LATCHED, JSON_LIMITS, self._refuse)
 
     def close(self) -> None:
         self._node.destroy_subscription(self._topic)
 
     def _on_state(self, message: String) -> None:
-        try:
-            fields = read_json(message.data, "actuator state")
-            sent_ns = _sent_ns(fields)
-        except MessageError as error:
-            self._unreadable += 1
-            self._node.get_logger().warning(f"refused: {error}", throttle_duration_sec=1.0)
-            return
+        """Raises MessageError."""
+        fields = read_json(message.data, "actuator state")
+        sent_ns = _sent_ns(fields)
         # `_follows` first, then `_heard_ns`: a reader in between must not take the old session for fresh.
         self._follows = str(fields.get("session")) if fields.get("state") == "armed" else ""
         self._heard_ns = min(sent_ns, self._monotonic.now_ns())  # a latched state of a dead actuator is old
+
+    def _refuse(self, error: ValueError) -> None:
+        self._unreadable += 1
+        self._node.get_logger().warning(f"refused: {error}", throttle_duration_sec=1.0)
 
     def silent(self) -> bool:
         """Whether its state is missing or too old; from any thread."""

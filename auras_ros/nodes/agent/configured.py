@@ -14,9 +14,12 @@ from auras_ros.nodes.agent.overload import OverloadLevel
 from auras_ros.nodes.agent.prompt import PROMPT, PromptGate
 from auras_ros.nodes.agent.publishers import AgentPublishers
 from auras_ros.nodes.agent.settings import AgentSettings
+from auras_ros.nodes.common.bounded_subscription import subscribe
 from auras_ros.nodes.common.diagnostics import QosWatch
+from auras_ros.nodes.common.messages import JSON_LIMITS
 from auras_ros.nodes.common.qos import ANSWERS, LATCHED
 from auras_ros.ros import Node
+from auras_ros.ros.bounded import text_limits
 from auras_ros.ros.msg import String
 
 ANSWER = "answer"
@@ -43,7 +46,15 @@ class ConfiguredPolicy:
             checkpoint.language, self._set_token_ids, settings.prompt_limit_bytes, node.get_logger()
         )
         self._topics = [
-            qos.create_subscription(String, PROMPT, lambda message: self.prompts.want(message.data), LATCHED)
+            subscribe(
+                qos,
+                String,
+                PROMPT,
+                lambda message: self.prompts.want(message.data),
+                LATCHED,
+                text_limits(settings.prompt_limit_bytes),
+                lambda error: self.prompts.refuse(f"{PROMPT}: {error}"),
+            )
         ]
         self.monitors = self._monitors(qos, pause_changed) if settings.monitor_rules() else None
         self.gate: ChunkGate = self.monitors or self.prompts
@@ -55,7 +66,15 @@ class ConfiguredPolicy:
             lambda: int(node.get_clock().now().nanoseconds), node.get_logger(), changed,
         )  # fmt: skip
         self._topics.append(
-            qos.create_subscription(String, ANSWER, lambda message: gate.on_answer(message.data), ANSWERS)
+            subscribe(
+                qos,
+                String,
+                ANSWER,
+                lambda message: gate.on_answer(message.data),
+                ANSWERS,
+                JSON_LIMITS,
+                lambda error: gate.refuse(f"{ANSWER}: {error}"),
+            )
         )
         return gate
 

@@ -17,9 +17,10 @@ import numpy as np
 from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.agent.image_preparation import ImagePreparation
 from auras_ros.nodes.agent.settings import AgentSettings
+from auras_ros.nodes.common.bounded_subscription import subscribe
 from auras_ros.nodes.common.diagnostics import DiagnosticReport, Level, QosWatch
-from auras_ros.nodes.common.input_counters import STATE, InputCounters
-from auras_ros.nodes.common.messages import raw_pixels
+from auras_ros.nodes.common.input_counters import STATE, STATE_SLOT, InputCounters
+from auras_ros.nodes.common.messages import IMAGE_LIMITS, STATE_LIMITS, image_reader, raw_pixels
 from auras_ros.nodes.common.qos import IMAGES
 from auras_ros.nodes.common.stamps import StampReader
 from auras_ros.observation import (
@@ -35,6 +36,7 @@ from auras_ros.observation import (
 )
 from auras_ros.ros import Node, qos_profile_sensor_data
 from auras_ros.ros.msg import CompressedImage, Image, JointState
+from auras_ros.ros.received_image import ReceivedFile, ReceivedImage
 
 STATE_WAIT_NS = 20_000_000
 STATE_LAG_STEPS = 4
@@ -69,14 +71,32 @@ class ObservationInputs:
         self._awaited_origin_ns = self._awaited_since_ns = -1
         self._latching = threading.Lock()
         self._stamps = StampReader(node, self._on_jump)
-        kind, end = (CompressedImage, "/compressed") if settings.compressed else (Image, "")
-        self._topics = [
-            qos.create_subscription(
-                kind, f"camera/{name}/image_raw{end}", partial(self._on_image, name), IMAGES, newest=True
+        self._topics = [self._subscribe_to_camera(name, qos) for name in self._cameras]
+        self._topics.append(
+            subscribe(
+                qos,
+                JointState,
+                STATE,
+                self._on_joint_states,
+                qos_profile_sensor_data,
+                STATE_LIMITS,
+                self._refuse_joint_states,
             )
-            for name in self._cameras
-        ]
-        self._topics.append(qos.create_subscription(JointState, STATE, self._on_joint_states, qos_profile_sensor_data))
+        )
+
+    def _subscribe_to_camera(self, name: str, qos: QosWatch) -> Any:
+        kind, end = (CompressedImage, "/compressed") if self._settings.compressed else (Image, "")
+        return subscribe(
+            qos,
+            kind,
+            f"camera/{name}/image_raw{end}",
+            partial(self._on_image, name),
+            IMAGES,
+            IMAGE_LIMITS,
+            partial(self._refuse_image, name),
+            read=image_reader(compressed=self._settings.compressed),
+            newest=True,
+        )
 
     def open(
         self, news: Callable[[], None], on_clock_jump: Callable[[], None], next_frame_ns: Callable[[], int] = lambda: 0
@@ -115,7 +135,7 @@ class ObservationInputs:
 
     # -- messages -----------------------------------------------------------------------------------------
 
-    def _on_image(self, name: str, message: Image | CompressedImage) -> None:
+    def _on_image(self, name: str, message: ReceivedImage | ReceivedFile) -> None:
         if not self._taking:
             return
         try:
@@ -138,12 +158,24 @@ class ObservationInputs:
             self.arrivals.came(name, now_ns + self._pictures.lasts_ns)
             self._news()
 
-    def _decoded(self, name: str, message: Image | CompressedImage) -> Any:
+    def _decoded(self, name: str, message: ReceivedImage | ReceivedFile) -> Any:
         """RGB, uint8 [height, width, 3]. Raises ObservationError."""
         size = self._cameras[name].height, self._cameras[name].width
-        if self._settings.compressed:
+        if isinstance(message, ReceivedFile):
             return decode_compressed(message.data, expected=size)
         return raw_pixels(message, size)
+
+    def _refuse_image(self, name: str, error: ValueError) -> None:
+        """Refuse a payload that is no image."""
+        if self._taking:
+            fault = ObservationFault(FaultName.BAD_DATA, name, str(error))
+            self._refuse(name, self._assembler.count(fault))
+
+    def _refuse_joint_states(self, error: ValueError) -> None:
+        """Refuse a payload that is no JointState."""
+        if self._taking:
+            fault = ObservationFault(FaultName.BAD_STATE, STATE_SLOT, str(error))
+            self._refuse(STATE, self._assembler.count(fault))
 
     def _may_be_used(self, now_ns: int) -> bool:
         """Whether a frame may use this image, as newest or as history: not if another one comes before it starts."""

@@ -83,12 +83,13 @@ class MonitorGate:
         try:
             verdict = read_verdict(text, self._heard)
         except MessageError as error:
-            self._refuse(str(error))
+            self.refuse(str(error))
             return
         if verdict is not None:
             self._hear(verdict)
 
-    def _refuse(self, reason: str) -> None:
+    def refuse(self, reason: str) -> None:
+        """Count a message of the topic that is no verdict."""
         self.refused, self._refusal = self.refused + 1, reason
         self._logger.warning(f"refused: {reason}", throttle_duration_sec=1.0)
 
@@ -97,7 +98,7 @@ class MonitorGate:
         age_ns = max(verdict.age_ns, self._now_ns() - verdict.stamp_ns)
         if age_ns > self._limit_ns:
             limits = f"{age_ns / 1e6:.0f} ms old, limit {self._limit_ns / 1e6:g} ms"
-            self._refuse(f"answer of '{verdict.standing:.{SHOWN}}': its image is {limits}")
+            self.refuse(f"answer of '{verdict.standing:.{SHOWN}}': its image is {limits}")
             return
         self._refusal = ""
         own = [each for each in self._rules if each.rule.standing == verdict.standing]

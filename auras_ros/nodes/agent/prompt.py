@@ -32,8 +32,8 @@ class PromptLanguage(Protocol):
 
 
 class PromptGate:
-    """`want`, `run_instead`, `connect`, `close`: executor's thread. `ready`: tokenizer's thread. `answered`: whoever
-    holds `lock`.
+    """`want`, `refuse`, `run_instead`, `connect`, `close`: executor's thread. `ready`: tokenizer's thread. `answered`:
+    whoever holds `lock`.
 
     lock: publishing a chunk and changing the prompt exclude each other. set_token_ids: hands the ids to every plan's
     policy; raises ValueError and keeps the old ones if it cannot. Locks are taken in the order `_changing`, the frames'
@@ -71,15 +71,20 @@ class PromptGate:
 
     def want(self, text: str) -> None:
         """Take a message of the topic. An invalid one is refused and counted, and changes nothing."""
-        self._refusal = text_refusal(PROMPT, text, self._limit_bytes)
-        if self._refusal:
-            self.refused += 1
-            self._logger.warning(f"refused: {self._refusal}", throttle_duration_sec=1.0)
+        if reason := text_refusal(PROMPT, text, self._limit_bytes):
+            self.refuse(reason)
             return
+        self._refusal = ""
         self.accepted += 1
         self._asked = text
         if self._instead is None:
             self._use(text)
+
+    def refuse(self, reason: str) -> None:
+        """Count a message of the topic that is no prompt."""
+        self._refusal = reason
+        self.refused += 1
+        self._logger.warning(f"refused: {reason}", throttle_duration_sec=1.0)
 
     def run_instead(self, text: str | None) -> None:
         """Run a prompt other than the one that the topic asked for, whatever comes there; None: that one again. text:

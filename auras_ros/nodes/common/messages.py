@@ -7,6 +7,7 @@ MessageError, which names the field.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from auras_ros.action import Chunk, Command, Contract, from_wire, to_wire
-from auras_ros.nodes.common.texts import MessageError, read_json
-from auras_ros.observation import decode_raw
-from auras_ros.ros.msg import Float64MultiArray, Image, MultiArrayDimension, MultiArrayLayout, String
+from auras_ros.nodes.common.texts import MAX_TEXT, MessageError, read_json
+from auras_ros.observation import MAX_MESSAGE_BYTES, decode_raw
+from auras_ros.ros.bounded import PayloadLimits
+from auras_ros.ros.msg import Float64MultiArray, MultiArrayDimension, MultiArrayLayout, String
+from auras_ros.ros.received_image import ReceivedImage, read_compressed, read_image
+
+# Limits of payloads that anybody may publish.
+IMAGE_LIMITS = PayloadLimits(MAX_MESSAGE_BYTES)
+STATE_LIMITS = PayloadLimits(128 * 1024)  # of joint_states: some thousand joints
+JSON_LIMITS = PayloadLimits(MAX_TEXT + 1024)  # of a text that `read_json` reads
 
 
 def host_id() -> str:
@@ -77,7 +85,12 @@ def read_action(message: Float64MultiArray) -> tuple[NDArray[np.float64], Action
         raise MessageError(f"action: dim[1]: {error}") from error
 
 
-def raw_pixels(message: Image, expected: tuple[int, int] | None = None) -> NDArray[np.uint8]:
+def image_reader(*, compressed: bool) -> Callable[[memoryview | bytes], Any]:
+    """What reads an image from its payload, without a copy of the pixels. Raises PayloadError."""
+    return read_compressed if compressed else read_image
+
+
+def raw_pixels(message: ReceivedImage, expected: tuple[int, int] | None = None) -> NDArray[np.uint8]:
     """RGB, uint8 [height, width, 3]. expected: the only (height, width) that is accepted. Raises ObservationError."""
     return decode_raw(
         height=message.height,

@@ -11,11 +11,13 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from auras_ros.clock import MonotonicClock
+from auras_ros.nodes.common.bounded_subscription import subscribe
 from auras_ros.nodes.common.diagnostics import DiagnosticReport, Level, QosWatch
 from auras_ros.nodes.common.input_counters import InputCounters
-from auras_ros.nodes.common.messages import raw_pixels
+from auras_ros.nodes.common.messages import IMAGE_LIMITS, image_reader, raw_pixels
 from auras_ros.nodes.common.qos import IMAGES
 from auras_ros.nodes.common.stamps import StampReader
 from auras_ros.nodes.vlm.settings import VlmSettings
@@ -31,6 +33,7 @@ from auras_ros.observation import (
 from auras_ros.observation.images import ImageArray
 from auras_ros.ros import Node
 from auras_ros.ros.msg import CompressedImage, Image
+from auras_ros.ros.received_image import ReceivedFile, ReceivedImage
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,13 +65,21 @@ class CameraInputs:
         self._counters = InputCounters(names)
         self._news: Callable[[str], None] | None = None
         self._stamps = StampReader(node, self.forget)
-        kind, end = (CompressedImage, "/compressed") if settings.compressed else (Image, "")
-        self._topics = [
-            qos.create_subscription(
-                kind, f"camera/{name}/image_raw{end}", partial(self._on_image, name), IMAGES, newest=True
-            )
-            for name in names
-        ]
+        self._topics = [self._subscribe_to_camera(name, qos) for name in names]
+
+    def _subscribe_to_camera(self, name: str, qos: QosWatch) -> Any:
+        kind, end = (CompressedImage, "/compressed") if self._compressed else (Image, "")
+        return subscribe(
+            qos,
+            kind,
+            f"camera/{name}/image_raw{end}",
+            partial(self._on_image, name),
+            IMAGES,
+            IMAGE_LIMITS,
+            partial(self._refuse_image, name),
+            read=image_reader(compressed=self._compressed),
+            newest=True,
+        )
 
     def open(self, news: Callable[[str], None]) -> None:
         """Take messages from now on. `news(camera)` is called for each new image."""
@@ -125,7 +136,7 @@ class CameraInputs:
             return DiagnosticReport(Level.ERROR, f"questions are refused: {'; '.join(faults)}", values)
         return DiagnosticReport(Level.OK, "images are received", values)
 
-    def _on_image(self, name: str, message: Image | CompressedImage) -> None:
+    def _on_image(self, name: str, message: ReceivedImage | ReceivedFile) -> None:
         if self._news is None:
             return
         try:
@@ -147,13 +158,18 @@ class CameraInputs:
             self._past[name].append(put)
             self._news(name)
 
-    def _pixels(self, message: Image | CompressedImage) -> CameraPixels:
+    def _pixels(self, message: ReceivedImage | ReceivedFile) -> CameraPixels:
         """Raises ObservationError."""
-        if self._compressed:
+        if isinstance(message, ReceivedFile):
             compressed_size(message.data)
             return CameraPixels(partial(decode_compressed, message.data), message.header.frame_id)
         pixels = raw_pixels(message)
         return CameraPixels(lambda: pixels, message.header.frame_id)
+
+    def _refuse_image(self, name: str, error: ValueError) -> None:
+        """Refuse a payload that is no image."""
+        if self._news is not None:
+            self._refuse(name, ObservationFault(FaultName.BAD_DATA, name, str(error)))
 
     def _refuse(self, name: str, fault: ObservationFault) -> None:
         self._counters.refused(name, fault)

@@ -54,7 +54,9 @@ class VlmNode(LoadedNode):
         engine = self._load(partial(load_engine, settings, self._anywhere))
         if engine is None:
             return False
-        self.status.configured = ConfiguredVlm(self, settings, engine, self._qos, self._on_question)
+        self.status.configured = ConfiguredVlm(
+            self, settings, engine, self._qos, self._on_question, self._refuse_question
+        )
         model = {"name": engine.checkpoint.name, "digest": engine.checkpoint.digest}
         self._answers.detections = self.status.configured.detections
         self._answers.origin = {"session": session, "model": model}
@@ -128,10 +130,15 @@ class VlmNode(LoadedNode):
                 raise MessageError(f"the node is {self.status.lifecycle}")
             answering.ask(question)
         except MessageError as error:
-            self.get_logger().warning(f"refused: {error}", throttle_duration_sec=1.0)
             name = fields.get("id")
-            refuse = self._answers.refused if answering is None else answering.refuse
-            refuse(name[:SHOWN_CHARACTERS] if isinstance(name, str) else "", text[:SHOWN_CHARACTERS], str(error))
+            self._refuse_question(error, name[:SHOWN_CHARACTERS] if isinstance(name, str) else "", text)
+
+    def _refuse_question(self, error: ValueError, name: str = "", text: str = "") -> None:
+        """Publish why a message is no question. name: its id, where that could be read; text: what could be read."""
+        self.get_logger().warning(f"refused: {error}", throttle_duration_sec=1.0)
+        answering = self.status.answering
+        refuse = self._answers.refused if answering is None else answering.refuse
+        refuse(name, text[:SHOWN_CHARACTERS], str(error))
 
 
 # argv -> exit status

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from auras_ros.nodes.actuator import command_loop, emergency_stop, realtime
-from auras_ros.nodes.actuator.bounded_subscription import RefusedMessages
 from auras_ros.nodes.actuator.emergency_stop import BACKLOG, FLOOD, REQUESTED, UNKNOWN, EmergencyStop
 from auras_ros.nodes.actuator.node import Actuator
 from auras_ros.nodes.common.diagnostics import QosWatch
 from auras_ros.ros import BACKEND, Context, Node, QoSProfile, SingleThreadedExecutor, init, try_shutdown
+from auras_ros.ros.bounded import RefusedMessages
 from auras_ros.ros.callbacks import Callbacks
 from auras_ros.ros.msg import Bool, String
 from auras_ros.ros.srv import Trigger

@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auras_ros.nodes.common.texts import text_refusal
-from auras_ros.ros import BACKEND
 from auras_ros.ros.msg import Log, String
 from tests.nodes.agent_child import Running, running
 from tests.nodes.stand_ins import Loop, Robot
@@ -84,24 +83,20 @@ def test_a_prompt_from_before_is_active_from_the_first_chunk_and_the_next_raises
         agent.diagnosed("prompt", 1, r"U\+0007")
 
 
-SAYS_SOON = """
-import auras_ros.ros.dds.pubsub as pubsub
-pubsub.LOG_PERIOD_S = 1.0
-"""
+SAID_NOT_UTF8 = re.compile(r"refused: prompt: (.* on /prompt: .*'utf-8' codec|not UTF-8)")  # our layer, rclpy
 NOT_UTF8 = (b"\xff\xfe", b"caf\xe9", b"\xc0\xaf", b"\xed\xa0\x80", b"push \xf5\x80\x80\x80")
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(BACKEND != "dds", reason="rclpy's writers take no payload that is no message")
 def test_a_prompt_that_is_not_utf8_is_counted_and_said_and_nothing_else_notices(
     checkpoint: str, tmp_path: Path
 ) -> None:
-    with running(checkpoint, tmp_path, code=SAYS_SOON) as agent:
+    with running(checkpoint, tmp_path) as agent:
         topic = agent.watch.node.create_publisher(String, "prompt", LATCHED)
         said: list[str] = []
 
         def on_log(message: Any) -> None:
-            if message.name == "agent" and "on /prompt: " in message.msg:
+            if message.name == "agent" and SAID_NOT_UTF8.search(message.msg):
                 said.append(message.msg)
 
         agent.watch.node.create_subscription(Log, "/rosout", on_log, RELIABLE)
@@ -110,24 +105,24 @@ def test_a_prompt_that_is_not_utf8_is_counted_and_said_and_nothing_else_notices(
         epoch = agent.chunk("a chunk")["epoch"]
 
         def counted() -> int:
-            found = [int(count) for text in said for count in re.findall(r"'utf-8' codec.*\((\d+) so far\)", text)]
-            return max(found, default=0)
+            return int(agent.diagnostics.get("prompt", (0, "", {}))[2].get("refused", 0))
 
         def send() -> None:
             text = next(texts)
-            topic.endpoint.write([b"\0\1\0\0" + struct.pack("<I", len(text) + 1) + text + b"\0"])
+            topic.publish(b"\0\1\0\0" + struct.pack("<I", len(text) + 1) + text + b"\0")
 
         first, texts = len(agent.watch.chunks), itertools.cycle(NOT_UTF8)
         loop = Loop(0.1, send)
-        try:  # said at once, and again after a while with the number since
-            agent.watch.until(lambda: counted() > len(NOT_UTF8), "each kind is counted, and it is said")
+        try:
+            agent.watch.until(lambda: counted() > len(NOT_UTF8) and len(said) >= 2, "each kind is counted, and said")
             agent.chunk("chunks go on beside it")
         finally:
             loop.close()
         held = agent.watch.chunks[first:]
         assert {(chunk["prompt"], chunk["epoch"]) for chunk in held} == {("push", epoch)}
-        values = agent.diagnosed("prompt", 0, "prompt active")
+        values = agent.diagnosed("prompt", 1, "the newest was refused: ")
         assert (values["prompt"], values["accepted"]) == ("push", "1")
+        assert len(said) < int(values["refused"])  # at most one line a second
         topic.publish(String(data="push gently"))
         agent.watch.until(lambda: agent.watch.chunks[-1]["prompt"] == "push gently", "the next good one")
 
@@ -148,7 +143,7 @@ def test_prompts_of_ten_megabytes_hold_nobody_up(
     watch.armed()
 
     def refused() -> int:
-        return int(agent.diagnosed("prompt", 1, "longer than 4096 bytes")["refused"])
+        return int(agent.diagnosed("prompt", 1, "prompt: [0-9]+ bytes on /prompt: at most 4108")["refused"])
 
     flood.send(signal.SIGUSR1)
     refused()

@@ -21,6 +21,7 @@ from auras_ros.nodes.common.input_counters import STATE
 from auras_ros.observation import Observation, ObservationSpec, Preprocessor, StateSpec
 from auras_ros.ros.image import image_message, to_time_msg
 from auras_ros.ros.msg import Header, Image, JointState
+from tests.nodes.payloads import HEADER, serialized
 
 MS = 1_000_000
 HOUR_MS = 3_600_000
@@ -54,10 +55,11 @@ class Bench:
             get_clock=lambda: clock,
             get_logger=lambda: SimpleNamespace(warning=say, info=say),
             get_parameter=lambda name: SimpleNamespace(value=self.simulated),
-            create_subscription=self._subscribe,
             destroy_subscription=lambda topic: None,
+            resolve_topic_name=lambda topic: f"/{topic}",
         )
-        self.inputs = ObservationInputs(node, spec, AgentSettings(**settings), node)
+        qos: Any = SimpleNamespace(node=node, create_subscription=self._subscribe)
+        self.inputs = ObservationInputs(node, spec, AgentSettings(**settings), qos)
         self.inputs.open(self.news.release, self._on_clock_jump, lambda: self.next_frame_ms * MS)
 
     def now_ns(self) -> int:
@@ -88,14 +90,15 @@ class Bench:
         self.show(message)
 
     def show(self, message: Image) -> None:
-        self.callbacks["camera/top/image_raw"](message)
+        self.callbacks["camera/top/image_raw"](serialized(message))
 
     def joints(self, ahead_ms: int = 0, **positions: float) -> None:
         header, given = (
             Header(stamp=to_time_msg((self.wall_ms + ahead_ms) * MS), frame_id="table"),
             positions or {"x": 1.0},
         )
-        self.callbacks[STATE](JointState(header=header, name=list(given), position=list(given.values())))
+        message = JointState(header=header, name=list(given), position=list(given.values()))
+        self.callbacks[STATE](serialized(message))
 
     def sees(self) -> int | None:
         """The stamp of what a frame would latch now, ms before now by the wall clock."""
@@ -357,3 +360,20 @@ def test_no_picture_is_prepared_that_a_newer_one_replaces_before_the_next_frame(
     assert bench.sees() == 0
     assert len(counting.threads) - before == 2
     assert bench.inputs.arrivals.period_ns == 20 * MS
+
+
+def test_bytes_that_are_no_message_are_refused_by_the_name_of_their_topic(bench: Bench) -> None:
+    """rclpy drops them unseen, and what it makes of some of them is half a message."""
+    bench.image()
+    bench.joints()
+    bench.callbacks["camera/top/image_raw"](HEADER + b"\xff" * 64)
+    bench.callbacks[STATE](HEADER + b"\xff" * 64)
+    values = bench.inputs.check().values
+    assert (values["top refused"], values["joint_states refused"]) == (1, 1)
+    assert (values["fault bad_data"], values["fault bad_state"]) == (1, 1)
+    assert "68 bytes on /camera/top/image_raw: " in values["top refused_for"]
+    assert "68 bytes on /joint_states: " in values["joint_states refused_for"]
+    bench.passes(50)
+    bench.image()
+    bench.joints()
+    assert bench.sees() == 0

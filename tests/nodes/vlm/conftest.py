@@ -73,6 +73,7 @@ class Bench:
         self._images = {
             name: own.create_publisher(Image, f"camera/{name}/image_raw", SENSOR) for name in ("top", "side")
         }
+        self.question_topic, self.image_topic = self._questions, self._images["top"]
         watch._executor.add_node(node)
         self.asked = 0
         self._configured: dict[str, Any] | None = None

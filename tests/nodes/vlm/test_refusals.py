@@ -14,6 +14,8 @@ from auras_ros.engine import workers
 from auras_ros.nodes.common.loaded_node import FAILURE
 from auras_ros.nodes.vlm.question import StandingQuestion, question_fields, read_question, read_standing
 from auras_ros.nodes.vlm.settings import VlmSettings
+from auras_ros.ros.msg import String
+from tests.nodes.payloads import HEADER, serialized
 from tests.nodes.vlm.conftest import Bench
 
 
@@ -61,6 +63,24 @@ def test_an_image_that_is_missing_stale_or_wrong_refuses_questions_about_it(benc
     assert answer["detail"].endswith("ms old, limit 300 ms")
     assert bench.answer(bench.ask())["finish"] in ("stop", "length"), "a text alone is answered"
     bench.diagnosed.until("vlm: cameras", "ERROR", "questions are refused: top: stale")
+
+
+def test_bytes_that_are_no_question_or_no_image_are_refused_and_counted(bench: Bench) -> None:
+    bench.fresh(question_limit_bytes=512)
+    too_long = "x" * 1_000_000
+    for payload in (HEADER + b"\xff" * 64, serialized(String(data=too_long))):
+        answer = bench.next_answer(lambda payload=payload: bench.question_topic.publish(payload))  # type: ignore[misc]
+        assert (answer["finish"], answer["id"]) == ("refused", "")
+        assert f"{len(payload)} bytes on /question: " in answer["detail"]
+    cameras = bench.node.status.configured.cameras  # type: ignore[union-attr]
+
+    def counted() -> bool:
+        bench.image_topic.publish(HEADER + b"\xff" * 64)  # once more each time: best effort
+        return bool(cameras._counters._refused["top"])
+
+    bench.watch.until(counted, "an image that is none is counted")
+    assert "bytes on /camera/top/image_raw: " in bench.answer(bench.ask(camera="top"))["detail"]
+    assert bench.answer(bench.ask())["finish"] in ("stop", "length"), "a good question is answered"
 
 
 def test_one_more_question_than_the_engine_takes_is_refused(bench: Bench) -> None:

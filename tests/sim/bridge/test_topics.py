@@ -77,6 +77,10 @@ class Watcher:
         dims = [MultiArrayDimension(label=names or self.channels, size=len(values), stride=len(values))]
         self._action.publish(Float64MultiArray(layout=MultiArrayLayout(dim=dims), data=values))
 
+    def send(self, payload: bytes) -> None:
+        """Bytes as an action, whether they are one or not."""
+        self._action.publish(payload)
+
     def act_until(self, values: list[float], condition: Callable[[], bool], what: str) -> None:
         """Send once: the topic is reliable. The bridge then goes on with it."""
         self.connected()
@@ -181,9 +185,12 @@ def test_garbage_is_refused_and_counted_and_the_sentinel_after_it_applied(watche
     for garbage in ([], [1.0], [1.0, 2.0, 3.0], [nan, 1.0], [1.0, inf], [-inf, 1.0], [-1.0, 5.0], [5.0, 513.0]):
         watcher.act(garbage)
     watcher.act([5.0, 5.0], names="agent_y,agent_x")
+    watcher.until(lambda: sum(watcher.last["refused"].values()) == 9, "all are counted")
+    for payload in (b"\xff" * 68, bytes(1_000_000), b"\0\0\0\x40" + bytes(64)):
+        watcher.send(b"\0\1\0\0" + payload)
     watcher.act([100.0, 400.0])
     watcher.until(lambda: watcher.last["action"] == [100.0, 400.0], "the sentinel is active")
-    refused = {"size": 3, "not_finite": 3, "out_of_range": 2, "channels": 1}
+    refused = {"size": 3, "not_finite": 3, "out_of_range": 2, "channels": 1, "unreadable": 3}
     assert watcher.last["refused"] == refused
     # Reliable and in order: nothing beyond the limits was ever active before it either.
     assert {tuple(each["action"]) for each in watcher.status if each["action"]} == {(256.0, 300.0), (100.0, 400.0)}

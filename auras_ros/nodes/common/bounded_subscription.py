@@ -1,0 +1,39 @@
+"""Subscriptions of the nodes to topics that anybody may publish: what is too large, or no message of the topic's type,
+is refused before it is converted (`ros.bounded`), and so is what the callback itself refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from auras_ros.nodes.common.diagnostics import QosWatch
+from auras_ros.nodes.common.texts import MessageError
+from auras_ros.ros import QoSProfile
+from auras_ros.ros.bounded import PayloadLimits, bounded, read_message
+
+
+def subscribe(
+    qos: QosWatch,
+    kind: Any,
+    topic: str,
+    callback: Callable[[Any], object],
+    profile: QoSProfile,
+    limits: PayloadLimits,
+    refuse: Callable[[ValueError], object],
+    read: Callable[[memoryview | bytes], Any] | None = None,
+    newest: bool = False,
+) -> Any:
+    """The subscription, which calls `callback(message)` for messages within the limits; it may refuse one by a
+    MessageError. refuse: called with the reason for each refused message. read: the message in a payload; None: of the
+    type `kind`. newest: of messages that wait, only the newest is read."""
+
+    def call(message: Any) -> None:
+        try:
+            callback(message)
+        except MessageError as error:
+            refuse(error)
+
+    name = qos.node.resolve_topic_name(topic)
+    take = bounded(name, read or partial(read_message, kind=kind), call, limits, refuse)
+    return qos.create_subscription(kind, topic, take, profile, raw=True, newest=newest)

@@ -1,0 +1,97 @@
+"""Callbacks of topics that anybody may publish: the size of a payload is checked before it is deserialised.
+
+Deserialising holds the interpreter lock (in rclpy in one call), so the size bounds that time too. A payload that is too
+large, or no message of the topic's type, reaches no callback: it is refused, and the caller counts and logs it. Its
+subscription must be `raw`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from . import Node, deserialize_message
+from .backend import BACKEND
+from .cdr_reader import PayloadError
+from .payload_check import check_payload
+from .text import first_count
+
+SAID_EVERY_S = 1.0  # shortest time between two log lines of one topic
+SHOWN_CHARS = 300
+TEXT_OVERHEAD_BYTES = 12  # of a String: the encapsulation, the length, the zero at the end, and padding
+
+
+@dataclass(frozen=True)
+class PayloadLimits:
+    """Limits of a payload: bytes, and elements of its leading sequence (None: it does not begin with a sequence)."""
+
+    max_bytes: int
+    max_first: int | None = None
+
+    def exceeded(self, payload: memoryview | bytes) -> str:
+        """Which limit is exceeded; empty if none is."""
+        if len(payload) > self.max_bytes:
+            return f"at most {self.max_bytes}"
+        if self.max_first is not None and len(payload) >= 8 and first_count(payload) > self.max_first:
+            return f"{first_count(payload)} elements at its beginning, at most {self.max_first}"
+        return ""
+
+
+def text_limits(max_bytes: int) -> PayloadLimits:
+    """Of a std_msgs/String whose text has at most `max_bytes` bytes."""
+    return PayloadLimits(max_bytes + TEXT_OVERHEAD_BYTES)
+
+
+class RefusedMessages:
+    """The refused messages of a node's topics: their number, and the newest reason. Used in the executor's thread."""
+
+    def __init__(self, node: Node) -> None:
+        self._logger = node.get_logger()
+        self._said_s: dict[str, float] = {}
+        self.count = 0
+        self.newest = ""
+
+    def add(self, topic: str, text: str) -> None:
+        """Count a refusal; log it if nothing was logged for this topic for a second."""
+        self.count += 1
+        self.newest = text[:SHOWN_CHARS]
+        now_s = time.monotonic()
+        if now_s - self._said_s.get(topic, -SAID_EVERY_S) >= SAID_EVERY_S:
+            self._said_s[topic] = now_s
+            self._logger.warning(f"refused: {self.newest}")
+
+
+def read_message(payload: memoryview | bytes, kind: Any) -> Any:
+    """The message of the type `kind` in a payload. Raises PayloadError if there is none."""
+    try:
+        if BACKEND == "rclpy":
+            check_payload(payload, kind)
+        return deserialize_message(payload, kind)
+    except (ValueError, RuntimeError) as error:  # ours, rclpy's
+        raise PayloadError(str(error)) from error
+
+
+def bounded(
+    topic: str,
+    read: Callable[[memoryview | bytes], Any],
+    callback: Callable[[Any], object],
+    limits: PayloadLimits,
+    refuse: Callable[[PayloadError], object],
+) -> Callable[[memoryview | bytes], None]:
+    """The callback of a raw subscription: it calls `callback(message)` for messages within the limits, and `refuse` for
+    the others. topic: its full name, for the error's text. read: the message in a payload, such as `read_message` of
+    one type; it raises PayloadError."""
+
+    def take(payload: memoryview | bytes) -> None:
+        try:
+            if exceeded := limits.exceeded(payload):
+                raise PayloadError(exceeded)
+            message = read(payload)
+        except PayloadError as error:
+            refuse(PayloadError(f"{len(payload)} bytes on {topic}: {error}"))
+            return
+        callback(message)
+
+    return take
