@@ -13,19 +13,15 @@ from typing import Any
 import pytest
 
 from auras_ros.nodes.actuator import command_loop, emergency_stop, realtime
-from auras_ros.nodes.actuator.emergency_stop import BACKLOG, FLOOD, REQUESTED, UNKNOWN, EmergencyStop
+from auras_ros.nodes.actuator.emergency_stop import BACKLOG, FLOOD, UNKNOWN, EmergencyStop
 from auras_ros.nodes.actuator.node import Actuator
 from auras_ros.nodes.common.diagnostics import QosWatch
-from auras_ros.ros import BACKEND, Context, Node, QoSProfile, SingleThreadedExecutor, init, try_shutdown
+from auras_ros.ros import Context, Node, QoSProfile, SingleThreadedExecutor, init, try_shutdown
 from auras_ros.ros.bounded import RefusedMessages
-from auras_ros.ros.callbacks import Callbacks
-from auras_ros.ros.msg import Bool, String
-from auras_ros.ros.srv import Trigger
+from auras_ros.ros.msg import Bool
 from tests.nodes.wire import LATCHED, PATIENCE_S
 
-alone = pytest.mark.skipif(BACKEND != "dds", reason="of our own layer")
 RELEASED = b"\0\1\0\0\0\0\0\0"  # Bool(data=False)
-UNREADABLE = b"\0\1\0\0\1\0\0\0"  # a request without the 16 bytes of its client
 
 
 def until(condition: Callable[[], Any], meanwhile: Callable[[], object] = lambda: None) -> None:
@@ -65,43 +61,6 @@ def other(domain: int, owner: Node) -> Iterator[Node]:
     init(args=[], context=context, domain_id=domain)
     yield Node("other", context=context)
     try_shutdown(context=context)
-
-
-def requests(other: Node) -> Any:
-    """Writes whatever is asked for on the request topic."""
-    from auras_ros.ros.dds.endpoint import Writer
-
-    kind = Trigger.Request._ros_type
-    writer = Writer(other.context.participant, "rq/actuator/stopRequest", kind, emergency_stop.REQUESTS)
-    until(writer.matched_count)
-    return writer
-
-
-@alone
-@pytest.mark.parametrize("payload", [UNREADABLE, bytes(300_000)], ids=["short", "huge"])
-def test_whatever_comes_as_a_request_stops(
-    stop: EmergencyStop, latched: list[str], other: Node, payload: bytes
-) -> None:
-    """A Trigger's request is empty: there is nothing in it that could have said anything else."""
-    stop.start()
-    requests(other).write([payload])
-    until(lambda: latched)
-    assert latched == [REQUESTED]
-
-
-@alone
-def test_a_call_is_answered_though_many_others_waited_behind_it(stop: EmergencyStop, other: Node) -> None:
-    client = other.create_client(Trigger, "actuator/stop")
-    assert client.wait_for_service(PATIENCE_S)
-    garbage = requests(other)
-    called = client.call_async(Trigger.Request())
-    for _ in range(100):
-        garbage.write([UNREADABLE])
-    stop.start()
-    executor = SingleThreadedExecutor(context=other.context)
-    executor.add_node(other)
-    executor.spin_until_future_complete(called, PATIENCE_S)
-    assert called.result().success
 
 
 # -- words that come faster than they are read ----------------------------------------------------------------
@@ -246,16 +205,6 @@ def test_a_message_that_both_readers_hear_counts_once(
 # -- who can be heard -----------------------------------------------------------------------------------------
 
 
-@alone
-def test_a_publisher_of_another_type_is_named(stop: EmergencyStop, owner: Node, other: Node) -> None:
-    """DDS connects it with nobody, and nothing else would say so."""
-    executor = SingleThreadedExecutor()
-    executor.add_node(owner)
-    other.create_publisher(String, "emergency_stop", LATCHED)
-    until(stop.publishers, lambda: executor.spin_once(0.0))
-    until(lambda: stop.deaf_to() == ["/other"], lambda: executor.spin_once(0.0))
-
-
 def test_a_button_that_was_just_found_may_still_have_something_to_say(
     stop: EmergencyStop, owner: Node, other: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,20 +222,6 @@ def test_a_button_that_was_just_found_may_still_have_something_to_say(
     button.publish(Bool(data=False))
     until(lambda: stop.pressed is False)
     assert stop.unheard() == []
-
-
-@alone
-def test_a_flood_that_was_taken_back_makes_no_silent_publisher_heard(
-    stop: EmergencyStop, owner: Node, other: Node
-) -> None:
-    executor = SingleThreadedExecutor()
-    executor.add_node(owner)
-    other.create_publisher(Bool, "emergency_stop", LATCHED)
-    until(stop.publishers, lambda: executor.spin_once(0.0))
-    assert not stop.present(), "it has said nothing"
-    stop._press(UNKNOWN, emergency_stop.FLOODED)
-    assert stop.release()[0]
-    assert not stop.present()
 
 
 # -- its place among the threads ------------------------------------------------------------------------------
@@ -316,49 +251,3 @@ def test_nobody_lowers_it_to_the_executors_priority(
         try_shutdown()
     assert asked[0] == (threading.current_thread().name, 50, True)
     assert sorted(asked[1:]) == [("emergency stop", 51, False), ("tick", 51, False)]
-
-
-@alone
-def test_it_waits_for_nobody_who_writes_the_log(
-    stop: EmergencyStop, latched: list[str], other: Node, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """The executor may stand in a write, to a disk that hangs, with the log's lock held."""
-    from auras_ros.ros.dds import logger
-
-    button = other.create_publisher(Bool, "emergency_stop", LATCHED)
-    garbage = requests(other)
-    stop.start()
-    with logger._lock:
-        garbage.write([UNREADABLE])
-        until(lambda: latched == [REQUESTED])
-        button.publish(Bool(data=True))
-        until(lambda: emergency_stop.PRESSED in latched)
-    assert "ignored a payload" not in capfd.readouterr().err
-    stop.look()
-    assert "[actuator_stop]: ignored a payload" in capfd.readouterr().err
-
-
-@alone
-def test_it_reads_nothing_of_what_others_announce(
-    domain: int, checkpoint: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An announcement may be large, and whoever reads it holds the graph's lock: both would delay a press. So the
-    executor of the process must be the first, as it is in `run_node`."""
-    for module in (realtime, command_loop, emergency_stop):
-        monkeypatch.setattr(module, "enter_realtime", lambda *_, **more: "left alone")
-    monkeypatch.setattr(realtime, "freeze_collector", lambda: "left alone")
-    init(args=["--ros-args", "-p", f"checkpoint:={checkpoint}", "-p", "lock_memory:=false"])
-    node: Any = Actuator()
-    callbacks = Callbacks(node)
-    try:
-        node.start()
-        thread = node._inputs.stop.node
-        until(lambda: thread.executor is not None, callbacks.spin_once)
-        until(lambda: thread.executor._tokens and node.executor._tokens, callbacks.spin_once)
-        assert node.context.graph not in thread.executor._tokens
-        assert node.context.graph in node.executor._tokens
-    finally:
-        node.halt()
-        callbacks.close()
-        node.destroy_node()
-        try_shutdown()
