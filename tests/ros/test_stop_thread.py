@@ -1,5 +1,5 @@
-"""The emergency stop's thread on our own layer: what arrives at its service's endpoint counts, another thread writes its
-log lines, and it reads nothing of what others announce."""
+"""The emergency stop's thread on our own layer: whatever arrives at its service's endpoint counts, another thread
+writes its log lines, and it reads nothing of what others announce."""
 
 from __future__ import annotations
 
