@@ -71,7 +71,7 @@ def test_bytes_that_are_no_question_or_no_image_are_refused_and_counted(bench: B
     for payload in (HEADER + b"\xff" * 64, serialized(String(data=too_long))):
         answer = bench.next_answer(lambda payload=payload: bench.question_topic.publish(payload))  # type: ignore[misc]
         assert (answer["finish"], answer["id"]) == ("refused", "")
-        assert f"{len(payload)} bytes on /question: " in answer["detail"]
+        assert " bytes on /question: " in answer["detail"]
     cameras = bench.node.status.configured.cameras  # type: ignore[union-attr]
 
     def counted() -> bool:
