@@ -42,14 +42,17 @@ test: env lint
 # The nodes on a real rclpy, with Fast DDS, its default. Each distribution has an environment of its own, which also sees
 # .venv. DISTRIBUTIONS="jazzy" tests one of them.
 DISTRIBUTIONS ?= jazzy kilted
-RCLPY_TESTS := tests/portability tests/nodes tests/live/soak tests/launch
+RCLPY_TESTS := tests/portability tests/nodes tests/faults tests/live/soak tests/launch tests/package/test_editable.py
+KILTED_TESTS := tests/portability tests/nodes/actuator tests/nodes/agent tests/launch
+SOAK_MINUTES ?= 1.5
 test-rclpy:
 	@sh scripts/env.sh demo test
 	@for each in $(DISTRIBUTIONS); do \
 	  sh scripts/rclpy/env.sh $$each || exit; \
 	  echo "rclpy of $$each:"; \
-	  AURAS_ROS_BACKEND=rclpy .venv-$$each/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder \
-	    $(RCLPY_TESTS) || exit; \
+	  if [ $$each = kilted ]; then tests='$(KILTED_TESTS)'; else tests='$(RCLPY_TESTS)'; fi; \
+	  AURAS_ROS_BACKEND=rclpy .venv-$$each/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $$tests || exit; \
+	  AURAS_ROS_BACKEND=rclpy .venv-$$each/bin/python -m auras_ros.cli.main soak --minutes $(SOAK_MINUTES) || exit; \
 	done
 
 # Nothing is installed: rclpy comes with a sourced ROS 2 and imports under the Python that it was built for alone.
