@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from typing import Any
 
 from auras_ros.ros import DurabilityPolicy, Node, QoSProfile, ReliabilityPolicy
 
@@ -16,6 +17,7 @@ NOISY = QoSProfile(depth=1000, reliability=ReliabilityPolicy.RELIABLE, durabilit
 HEADER = b"\0\1\0\0"  # CDR, little endian: libddsc carries no other
 RUIN = b"\xff" * 12  # a stamp of no day and a name of four billion bytes; a number of elements; no truth value
 SIZES = (12, 13, 64, 4096, 100_000)
+SHORT = 5  # bytes that fit into a message of any type, with the header
 
 
 @dataclass(frozen=True)
@@ -42,3 +44,13 @@ def payload(rng: random.Random) -> bytes:
     """Not to be read as any of the types that are heard here."""
     size = rng.choice(SIZES)
     return HEADER + RUIN + rng.randbytes(size - len(RUIN))
+
+
+def send(publisher: Any, rng: random.Random) -> None:
+    """Publish a payload. Fast DDS refuses one that is longer than any message of the type, as of a Bool: then a short
+    one."""
+    noise = payload(rng)
+    try:
+        publisher.publish(noise)
+    except RuntimeError:
+        publisher.publish(noise[:SHORT])

@@ -69,9 +69,13 @@ class OwnLayer:
         finally:
             self._do(act="rest")
 
-    def write(self, topic: str, ros_type: str, payload: bytes, count: int) -> None:
-        """Write any bytes so many times on a topic of DDS, as `rq/actuator/stopRequest`."""
-        self._do(act="write", topic=topic, ros_type=ros_type, payload=payload.hex(), count=count)
+    def open(self, topic: str, ros_type: str) -> None:
+        """Make a writer on a topic of DDS, as `rq/actuator/stopRequest`, and wait until somebody hears it."""
+        self._do(act="open", topic=topic, ros_type=ros_type)
+
+    def write(self, payload: bytes, count: int) -> None:
+        """Write any bytes so many times with the writer of the newest `open`."""
+        self._do(act="write", payload=payload.hex(), count=count)
 
     def _do(self, **command: Any) -> None:
         """Raises OwnLayerError."""
@@ -149,15 +153,17 @@ class Writers:
         self._thread = threading.Thread(target=repeat, daemon=True)
         self._thread.start()
 
-    def write(self, topic: str, ros_type: str, payload: str, count: int) -> None:
+    def open(self, topic: str, ros_type: str) -> None:
         from auras_ros.ros import QoSProfile
         from auras_ros.ros.dds.endpoint import Writer
 
         writer = Writer(self._participant, topic, ros_type, QoSProfile(depth=1000))
         wait_until_heard(writer)
+        self._raw.append(writer)  # never closed: a writer that is takes back what was not yet delivered
+
+    def write(self, payload: str, count: int) -> None:
         for _ in range(count):
-            writer.write([bytes.fromhex(payload)])
-        self._raw.append(writer)  # a writer that is closed takes back what was not yet delivered
+            self._raw[-1].write([bytes.fromhex(payload)])
 
     def rest(self) -> None:
         self._rest.set()

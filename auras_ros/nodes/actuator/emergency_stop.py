@@ -173,6 +173,8 @@ class EmergencyStop:
         try:
             if len(payload) > MAX_BYTES:
                 raise ValueError(f"at most {MAX_BYTES}")
+            if bytes(payload[4:5]) not in (b"\0", b"\1"):  # rclpy takes any other byte for true
+                raise ValueError("no truth value")
             pressed = bool(deserialize_message(payload, Bool).data)
         except Exception as error:  # noqa: BLE001  each ROS raises errors of its own for bytes that are no Bool
             refusal = f"{len(payload)} bytes on {self.topic}: {error}"

@@ -160,7 +160,7 @@ def test_a_press_latches_though_everything_after_it_fails(
     assert latched == [emergency_stop.PRESSED]
 
 
-@pytest.mark.parametrize("payload", [b"", b"\0\1\0\0", b"\0\1\0\0\1" + bytes(300)])
+@pytest.mark.parametrize("payload", [b"", b"\0\1\0\0", b"\0\1\0\0\xff", b"\0\1\0\0\1" + bytes(300)])
 def test_bytes_that_are_no_bool_are_refused_and_counted_and_are_no_press(
     stop: EmergencyStop, latched: list[str], payload: bytes
 ) -> None:

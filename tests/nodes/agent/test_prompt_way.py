@@ -36,6 +36,8 @@ from auras_ros.policies.golden import GoldenSample, observed
 from auras_ros.policies.loaders.open import load
 from auras_ros.policies.policy import generate
 from auras_ros.policies.prompt import Language
+from auras_ros.ros.msg import String
+from tests.nodes.payloads import serialized
 from tests.policies import vision_language_checkpoints as tiny
 
 pytest.importorskip("tokenizers")
@@ -101,6 +103,7 @@ class Node:
     """Says nothing on any wire; remembers what is logged, and hands prompts over as the topic would."""
 
     def __init__(self) -> None:
+        self.node = self
         self.logged: list[str] = []
         self.prompt: Callable[[Any], None] = lambda message: None
 
@@ -110,8 +113,11 @@ class Node:
 
     def create_subscription(self, kind: Any, topic: str, take: Callable[[Any], None], *_: Any, **__: Any) -> str:
         assert topic == "prompt"
-        self.prompt = take
+        self.prompt = lambda message: take(serialized(String(data=message.data)))  # the subscription is raw
         return topic
+
+    def resolve_topic_name(self, topic: str) -> str:
+        return f"/{topic}"
 
     def destroy_subscription(self, topic: Any) -> None: ...
 
@@ -335,7 +341,7 @@ def test_what_is_no_prompt_is_refused_and_the_task_goes_on(start: Callable[..., 
     until(lambda: len(robot.chunks) > count + 3, "chunks go on")
     report = robot.prompts.check()
     assert (report.level, report.values["active"]) == (Level.WARN, TEXTS[0])
-    assert "longer than 4096 bytes" in report.message
+    assert "prompt: 5009 bytes on /prompt: at most" in report.message
 
 
 def test_a_prompt_before_activation_is_active_from_the_first_chunk_on(

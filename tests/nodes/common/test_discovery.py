@@ -10,7 +10,7 @@ import yaml
 from auras_ros.nodes.common import config as configs
 from auras_ros.nodes.common import discovery
 from auras_ros.nodes.common.config import ConfigError, NodeConfig, read_config, read_parameters_file
-from auras_ros.ros.dds import discovery as dds_discovery
+from auras_ros.ros import ranges
 
 CONFIG = Path(__file__).resolve().parents[3] / "config"
 RANGE, ONLY = discovery.VARIABLE, discovery.OLD_VARIABLE
@@ -35,7 +35,7 @@ def config(folder: Path, **settings: object) -> NodeConfig:
 def test_who_has_the_last_word(environment: dict[str, str], word: str, expected: str, tmp_path: Path) -> None:
     text = discovery.apply_range(config(tmp_path, **({"discovery_range": word} if word else {})), environment)
     assert text.startswith(expected)
-    assert discovery.effective_range(environment) == dds_discovery.discovery_range(environment) == expected
+    assert discovery.effective_range(environment) == ranges.discovery_range(environment) == expected
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_file_without_the_section_says_nothing(tmp_path: Path) -> None:
 
 
 def test_the_words_are_those_that_our_layer_knows() -> None:
-    assert configs.RANGES == dds_discovery.RANGES
+    assert configs.RANGES == ranges.RANGES
 
 
 def test_a_robots_configuration_says_subnet_and_a_simulators_nothing() -> None:

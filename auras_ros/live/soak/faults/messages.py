@@ -15,7 +15,7 @@ import numpy as np
 
 from auras_ros.live.soak.garbage import HUGE_PROMPT, garbage_on_inputs
 from auras_ros.live.soak.harness import PATIENCE_S, SoakHarness, Times
-from auras_ros.live.soak.noise import NOISY, inputs, payload
+from auras_ros.live.soak.noise import NOISY, inputs, send
 from auras_ros.live.soak.topics import ACTION, IMAGES, JOINTS, PROMPT, STATE_LISTENERS, STATES, Topic
 from auras_ros.nodes.actuator.other_publishers import DISCOVERY_NS
 from auras_ros.ros.image import image_message, to_time_msg
@@ -185,7 +185,7 @@ def noise(harness: SoakHarness) -> Times:
             return passed_s < NOISE_S or (None in named() and passed_s < PATIENCE_S)
 
         while due():
-            publisher.publish(payload(harness.rng))
+            send(publisher, harness.rng)
             harness.pause(1.0 / NOISE_HZ)
         end_ns = harness.now_ns()
     harness.expect(lambda: not harness.witness.state["conflict"], "conflict stays", "the noise is gone")
