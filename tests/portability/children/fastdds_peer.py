@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from auras_ros import ros
+from auras_ros.heap import bound_heap
 from auras_ros.ros.image import IMAGES, image_message, stamp_ns
 from auras_ros.ros.msg import Image
 from tests.ros.sockets import local_addresses
@@ -52,16 +53,16 @@ def describe() -> None:
     )
 
 
-def spin_until(node: ros.Node, condition: Callable[[], bool]) -> None:
+def spin_until(executor: ros.SingleThreadedExecutor, condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not condition() and time.monotonic() < deadline:
-        ros.spin_once(node, timeout_sec=0.02)
+        executor.spin_once(timeout_sec=0.02)
 
 
-def write(node: ros.Node, count: int, width: int, height: int) -> None:
+def write(node: ros.Node, executor: ros.SingleThreadedExecutor, count: int, width: int, height: int) -> None:
     publisher = node.create_publisher(Image, TOPIC, IMAGES)
     describe()
-    spin_until(node, lambda: publisher.get_subscription_count() > 0)
+    spin_until(executor, lambda: publisher.get_subscription_count() > 0)
     say(matched=publisher.get_subscription_count())
     sys.stdin.readline()
     pixels = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
@@ -75,7 +76,7 @@ def write(node: ros.Node, count: int, width: int, height: int) -> None:
     say(sent=count)
 
 
-def read(node: ros.Node, count: int) -> None:
+def read(node: ros.Node, executor: ros.SingleThreadedExecutor, count: int) -> None:
     latencies_ms: list[float] = []
     numbers: list[int] = []
 
@@ -85,13 +86,13 @@ def read(node: ros.Node, count: int) -> None:
 
     node.create_subscription(Image, TOPIC, take, IMAGES)
     describe()
-    spin_until(node, lambda: node.count_publishers(TOPIC) > 0)
+    spin_until(executor, lambda: node.count_publishers(TOPIC) > 0)
     say(matched=node.count_publishers(TOPIC))
     deadline = time.monotonic() + PATIENCE_S + count / RATE_HZ
     newest_s = deadline
     while time.monotonic() < min(deadline, newest_s + QUIET_S) and (not numbers or numbers[-1] < count - 1):
         before = len(numbers)
-        ros.spin_once(node, timeout_sec=0.2)
+        executor.spin_once(timeout_sec=0.2)
         if len(numbers) > before:
             newest_s = time.monotonic()
     p50, p99 = np.percentile(latencies_ms, [50, 99]).tolist() if latencies_ms else (0.0, 0.0)
@@ -104,15 +105,19 @@ def main(role: str, kind: str, count: str = "20", width: str = "640", height: st
 
         rclpy.init(args=[])
     else:
+        bound_heap()  # as every node does
         ros.init(args=[])
     node = ros.Node(f"fastdds_{role}")
+    executor = ros.SingleThreadedExecutor()
+    executor.add_node(node)
     if role == "writer":
-        write(node, int(count), int(width), int(height))
+        write(node, executor, int(count), int(width), int(height))
     elif role == "reader":
-        read(node, int(count))
+        read(node, executor, int(count))
     else:
         describe()
     sys.stdin.read()
+    executor.shutdown()
     node.destroy_node()
     ros.try_shutdown()
 
