@@ -212,6 +212,14 @@ def test_a_users_profile_is_left_alone(start: Callable[..., Peer], tmp_path: Pat
     assert "0.0.0.0" in {address for address, _ in said["sockets"]}
 
 
+def test_a_profile_of_a_parent_process_is_not_taken_for_another_range(start: Callable[..., Peer]) -> None:
+    variable = fastdds.PROFILE_VARIABLE[fastdds.fastdds_version()]
+    inherited = str(fastdds.resources.find("config", fastdds.LOCALHOST_PROFILE))
+    for discovery_range in ("OFF", "SUBNET"):
+        peer = start("node", "ours", discovery_range, **{variable: inherited, fastdds.OURS_VARIABLE: inherited})
+        assert "0.0.0.0" in {address for address, _ in peer.line()["sockets"]}
+
+
 @pytest.mark.parametrize("name", [fastdds.LOCALHOST_PROFILE, fastdds.SUBNET_PROFILE])
 def test_localhost_confines_where_the_drivers_line_was_copied(start: Callable[..., Peer], name: str) -> None:
     variable = fastdds.PROFILE_VARIABLE[fastdds.fastdds_version()]
