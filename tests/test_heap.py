@@ -60,7 +60,7 @@ def test_every_setting_is_tried_and_a_refusal_is_told(monkeypatch: pytest.Monkey
     monkeypatch.setattr(ctypes, "CDLL", lambda *rest: library)
     refused = 0
     assert heap.bound_heap()
-    assert calls == [(-3, 1 << 20), (-1, 1 << 20), (-8, 2)]
+    assert calls == [(-3, 1 << 20), (-1, 8 << 20), (-8, 2)]
     assert heap.bound_heap(heap.TENSOR_BLOCK)
     assert calls[3:] == [(-3, 1 << 25), (-1, 1 << 25), (-8, 2)]
     refused = -3
@@ -68,6 +68,36 @@ def test_every_setting_is_tried_and_a_refusal_is_told(monkeypatch: pytest.Monkey
     assert len(calls) == 9
     del library.mallopt
     assert not heap.bound_heap()
+
+
+IMAGES = """
+import ctypes, json, resource
+from auras_ros import heap
+{before}
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+size = 640 * 480 * 3
+def image():
+    copies = [libc.malloc(size) for _ in range(3)]  # a payload, a message, an array
+    for copy in copies:
+        ctypes.memset(copy, 1, size)
+    for copy in copies:
+        libc.free(copy)
+image()
+faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(20):
+    image()
+print(json.dumps(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults))
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="needs glibc")
+def test_an_image_finds_the_memory_of_the_image_before() -> None:
+    """Guards against a page fault for each 4 KiB of each copy: 13,500 of them here, half of an image's latency."""
+    code = IMAGES.format(before="assert heap.bound_heap()")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) < 500
 
 
 class AskedError(Exception):

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from auras_ros import ros
+from auras_ros.heap import bound_heap
 from auras_ros.live.loop import on_loopback
 from auras_ros.ros.image import IMAGES, image_message, stamp_ns
 from auras_ros.ros.msg import Image
@@ -59,6 +60,7 @@ def measure_image_latency(
             latencies_ms.append((received_ns - stamp_ns(message)) / 1e6)
             numbers.append(number)
 
+    bound_heap()  # as every node does
     with on_loopback() as discovery:
         _receive(messages, rate_hz, on_image, numbers, (width, height, chosen))
     p50, p99 = np.percentile(latencies_ms, [50, 99])
@@ -102,6 +104,7 @@ def _receive(
 
 def _publish(width: int, height: int, rate_hz: float, domain: int, parent: int) -> None:
     """The child: publish numbered images at a fixed rate until the parent is gone."""
+    bound_heap()
     ros.init(args=[], domain_id=domain)
     node = ros.Node("auras_bench_image_source")
     publisher = node.create_publisher(Image, TOPIC, IMAGES)

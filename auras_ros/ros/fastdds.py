@@ -86,9 +86,12 @@ def init(**options: Any) -> Any:
         return rclpy.init(**options)
     remove_dead_segments()
     choice = _of_this_process(choose(version, shared_memory=_process.shared_memory))
+    variable = PROFILE_VARIABLE[version]
     if choice.profile is not None:
-        os.environ[PROFILE_VARIABLE[version]] = str(choice.profile)
+        os.environ[variable] = str(choice.profile)
         os.environ[OURS_VARIABLE] = str(choice.profile)
+    elif os.environ.get(variable, "") == os.environ.get(OURS_VARIABLE, ""):
+        os.environ.pop(variable, None)  # a parent process has set it, for another range
     if not choice.confines:
         _process.confined_domain = None
         return rclpy.init(**options)

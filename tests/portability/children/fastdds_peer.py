@@ -1,6 +1,6 @@
 """A process that sends or receives numbered images; tests/portability/test_fastdds.py starts it and reads its lines.
 
-    fastdds_peer.py {writer|reader|node} {ours|default} [images] [width] [height]
+    fastdds_peer.py {writer|reader|node} {ours|default} [images] [width] [height] [images a second]
 
 ours: through auras_ros.ros. default: rclpy as a driver starts it, with no profile of ours. It prints one JSON object a
 line, waits for a line before it goes on, and ends at the end of its input.
@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from auras_ros import ros
+from auras_ros.heap import bound_heap
 from auras_ros.ros.image import IMAGES, image_message, stamp_ns
 from auras_ros.ros.msg import Image
 from tests.ros.sockets import local_addresses
 
 TOPIC = "/fastdds_peer/image_raw"
-RATE_HZ = 30.0
 PATIENCE_S = 30.0
 QUIET_S = 2.0  # after the last image nothing more is expected
 
@@ -52,16 +52,18 @@ def describe() -> None:
     )
 
 
-def spin_until(node: ros.Node, condition: Callable[[], bool]) -> None:
+def spin_until(executor: ros.SingleThreadedExecutor, condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not condition() and time.monotonic() < deadline:
-        ros.spin_once(node, timeout_sec=0.02)
+        executor.spin_once(timeout_sec=0.02)
 
 
-def write(node: ros.Node, count: int, width: int, height: int) -> None:
+def write(
+    node: ros.Node, executor: ros.SingleThreadedExecutor, count: int, width: int, height: int, rate_hz: float
+) -> None:
     publisher = node.create_publisher(Image, TOPIC, IMAGES)
     describe()
-    spin_until(node, lambda: publisher.get_subscription_count() > 0)
+    spin_until(executor, lambda: publisher.get_subscription_count() > 0)
     say(matched=publisher.get_subscription_count())
     sys.stdin.readline()
     pixels = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
@@ -70,12 +72,12 @@ def write(node: ros.Node, count: int, width: int, height: int) -> None:
         message = image_message(pixels, stamp_ns=0, frame_id=str(number), encoding="rgb8")
         message.header.stamp.sec, message.header.stamp.nanosec = divmod(time.monotonic_ns(), 10**9)
         publisher.publish(message)
-        next_s += 1 / RATE_HZ
+        next_s += 1 / rate_hz
         time.sleep(max(0.0, next_s - time.monotonic()))
     say(sent=count)
 
 
-def read(node: ros.Node, count: int) -> None:
+def read(node: ros.Node, executor: ros.SingleThreadedExecutor, count: int, rate_hz: float) -> None:
     latencies_ms: list[float] = []
     numbers: list[int] = []
 
@@ -85,34 +87,38 @@ def read(node: ros.Node, count: int) -> None:
 
     node.create_subscription(Image, TOPIC, take, IMAGES)
     describe()
-    spin_until(node, lambda: node.count_publishers(TOPIC) > 0)
+    spin_until(executor, lambda: node.count_publishers(TOPIC) > 0)
     say(matched=node.count_publishers(TOPIC))
-    deadline = time.monotonic() + PATIENCE_S + count / RATE_HZ
+    deadline = time.monotonic() + PATIENCE_S + count / rate_hz
     newest_s = deadline
     while time.monotonic() < min(deadline, newest_s + QUIET_S) and (not numbers or numbers[-1] < count - 1):
         before = len(numbers)
-        ros.spin_once(node, timeout_sec=0.2)
+        executor.spin_once(timeout_sec=0.2)
         if len(numbers) > before:
             newest_s = time.monotonic()
     p50, p99 = np.percentile(latencies_ms, [50, 99]).tolist() if latencies_ms else (0.0, 0.0)
     say(received=len(numbers), p50_ms=p50, p99_ms=p99)
 
 
-def main(role: str, kind: str, count: str = "20", width: str = "640", height: str = "480") -> None:
+def main(role: str, kind: str, count: str = "20", width: str = "640", height: str = "480", rate: str = "30") -> None:
     if kind == "default":
         import rclpy
 
         rclpy.init(args=[])
     else:
+        bound_heap()  # as every node does
         ros.init(args=[])
     node = ros.Node(f"fastdds_{role}")
+    executor = ros.SingleThreadedExecutor()
+    executor.add_node(node)
     if role == "writer":
-        write(node, int(count), int(width), int(height))
+        write(node, executor, int(count), int(width), int(height), float(rate))
     elif role == "reader":
-        read(node, int(count))
+        read(node, executor, int(count), float(rate))
     else:
         describe()
     sys.stdin.read()
+    executor.shutdown()
     node.destroy_node()
     ros.try_shutdown()
 
