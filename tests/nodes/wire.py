@@ -219,15 +219,11 @@ class Watch:
         self.until(said, what)
         return found[0]
 
-    def client(self, service: str) -> Any:
-        """The client of a Trigger service, created at the first use."""
-        if service not in self._clients:
-            self._clients[service] = self.node.create_client(Trigger, service)
-        return self._clients[service]
-
     def call(self, service: str) -> tuple[bool, str]:
         """Call a Trigger service by its topic name; (success, message)."""
-        client = self.client(service)
+        if service not in self._clients:
+            self._clients[service] = self.node.create_client(Trigger, service)
+        client = self._clients[service]
         self.until(client.service_is_ready, f"service {service}")
         future = client.call_async(Trigger.Request())
         self.until(future.done, f"an answer of {service}")
