@@ -20,9 +20,17 @@ MIXED_REMEDY = (
 )
 
 
+def wheels_prefix() -> Path | None:
+    """The environment in which the ROS wheels of PyPI are installed, which this Python may only see; None without."""
+    spec = importlib.util.find_spec("ros_wheels_bootstrapper")
+    if spec is None or spec.origin is None:
+        return None
+    return Path(spec.origin).resolve().parents[4]  # PREFIX/lib/python3.11/site-packages/NAME/FILE
+
+
 def has_wheels() -> bool:
-    """Whether the ROS wheels of PyPI are installed for this Python."""
-    return importlib.util.find_spec("ros_wheels_bootstrapper") is not None
+    """Whether this Python sees the ROS wheels of PyPI."""
+    return wheels_prefix() is not None
 
 
 def available_rmws(environment: Mapping[str, str] = os.environ) -> list[str]:
@@ -36,9 +44,9 @@ def available_rmws(environment: Mapping[str, str] = os.environ) -> list[str]:
 
 def sourced_beside_wheels(environment: Mapping[str, str] = os.environ) -> str:
     """The folder of a ROS 2 that is sourced beside the wheels of PyPI; '' if there are not both."""
-    if not has_wheels():
+    own = wheels_prefix()
+    if own is None:
         return ""
-    own = Path(sys.prefix).resolve()
     for variable, mark in (
         ("AMENT_PREFIX_PATH", "lib/librcl.so"),
         ("PYTHONPATH", "rclpy/__init__.py"),

@@ -23,7 +23,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "environment"
     folder.mkdir()
     monkeypatch.setattr(sys, "prefix", str(folder))
-    monkeypatch.setattr(installed_ros, "has_wheels", lambda: True)
+    monkeypatch.setattr(installed_ros, "wheels_prefix", folder.resolve)
     return folder
 
 
@@ -53,7 +53,7 @@ def test_the_wheels_own_folders_are_no_other_ros(variable: str, own: Path, tmp_p
 
 def test_a_sourced_ros_without_the_wheels_is_well(own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = with_file(tmp_path / "jazzy", MARKS["AMENT_PREFIX_PATH"])
-    monkeypatch.setattr(installed_ros, "has_wheels", lambda: False)
+    monkeypatch.setattr(installed_ros, "wheels_prefix", lambda: None)
     assert installed_ros.sourced_beside_wheels({"AMENT_PREFIX_PATH": str(other)}) == ""
 
 

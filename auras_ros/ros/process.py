@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -20,11 +21,14 @@ from auras_ros.descriptors import ensure_descriptors
 from auras_ros.exit_status import BROKEN, TOO_SLOW, of_refusal
 from auras_ros.heap import LARGE_BLOCK, bound_heap
 from auras_ros.output import non_blocking_output, printable
-from auras_ros.ros import SignalHandlerOptions, init, supported, try_shutdown
+from auras_ros.ros import BACKEND, SignalHandlerOptions, init, supported, try_shutdown
 from auras_ros.ros.callbacks import Callbacks
 from auras_ros.ros.fastdds import avoid_shared_memory, check_confined
 from auras_ros.ros.ranges import discovery_range
 from auras_ros.ros.refusals import SETTINGS_ERRORS
+
+# After a node's last message: what is in Fast DDS's shared memory is gone with the process that sent it.
+ARRIVAL_S = 0.05 if BACKEND == "rclpy" else 0.0
 
 
 def run_node(
@@ -80,6 +84,7 @@ def run_node(
                     return 0 if node.working() else BROKEN
                 finally:
                     node.halt()
+                    time.sleep(ARRIVAL_S)
                     callbacks.close()
                     node.destroy_node()
             finally:

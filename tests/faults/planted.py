@@ -60,19 +60,17 @@ for kind in (RequestWorker, PipelineWorker):
 )
 TAKES = """
 import time
-from auras_ros.nodes.agent.prompt import PromptGate
-from auras_ros.ros.dds.pubsub import Subscription
-execute, want = Subscription.execute, PromptGate.want
-def timed(self):
-    began_ns = time.monotonic_ns()
-    execute(self)
-    if self.topic_name == '/prompt':
-        print('taken', time.monotonic_ns() - began_ns, flush=True)
-def refusing(self, text):
-    began_ns = time.monotonic_ns()
-    want(self, text)
-    print('refused', time.monotonic_ns() - began_ns, flush=True)
-Subscription.execute, PromptGate.want = timed, refusing
+from auras_ros.nodes.common import bounded_subscription
+bounded = bounded_subscription.bounded
+def timed(topic, *arguments):
+    take = bounded(topic, *arguments)
+    def timed_take(payload):
+        began_ns = time.monotonic_ns()
+        take(payload)
+        if topic == '/prompt':
+            print('refused', time.monotonic_ns() - began_ns, flush=True)
+    return timed_take
+bounded_subscription.bounded = timed
 """
 AGE = {"max_age_ms": 800.0, "fallback_plan": "quick,mode=auras"}
 Times = dict[str, list[float]]
@@ -220,9 +218,8 @@ def _used_ns(watch: Watch, since_ns: int) -> int:
 
 
 def prompt_huge(checkpoint: str, folder: Path, n: int) -> Times:
-    """10 MB, in the agent's process. refused: from having the text to having counted it; taken: the same with reading
-    it from the wire, which the agent's executor does nothing beside. said: from just before publishing to hearing of
-    it, with 10 MB on their way between."""
+    """10 MB, in the agent's process. refused: from having the payload to having counted it. said: from just before
+    publishing to hearing of it, with 10 MB on their way between."""
     times: Times = defaultdict(list)
     with _agent(checkpoint, folder, code=TAKES) as agent:
         watch, said = agent.watch, LogListener(agent.watch.node)
@@ -232,8 +229,7 @@ def prompt_huge(checkpoint: str, folder: Path, n: int) -> Times:
             _pause(watch, QUIET_S)
             message = String(data=HUGE_PROMPT)
             times["said"].append(_refused_ms(agent, said, partial(topic.publish, message), "refused: prompt"))
-            for what in ("refused", "taken"):
-                times[what].append(_printed_ns(watch, agent.child, what, number + 1) / MS)
+            times["refused"].append(_printed_ns(watch, agent.child, "refused", number + 1) / MS)
         assert agent.chunk("chunks after it")["prompt"] == ""
     return times
 

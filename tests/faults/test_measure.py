@@ -33,7 +33,7 @@ def test_a_time_beyond_its_limit_is_a_broken_promise(
 def test_it_measures_what_is_planted(checkpoint: str) -> None:
     """The quickest kind; each promise of the others has a test of its own."""
     found = measure.measure(["prompt_huge"], 1, checkpoint)
-    assert {row["to"] for row in found.rows} == {"said", "refused", "taken"}
+    assert {row["to"] for row in found.rows} == {"said", "refused"}
     times = {row["to"]: row["ms"] for row in found.rows}
-    assert 0 < times["refused"] <= times["taken"]
+    assert times["refused"] > 0
     assert times["said"] > 0  # by another clock

@@ -34,6 +34,9 @@ def subscribe(
         except MessageError as error:
             refuse(error)
 
-    name = qos.node.resolve_topic_name(topic)
+    try:
+        name = qos.node.resolve_topic_name(topic)
+    except RuntimeError:  # rclpy's, of a bad name: creating the subscription says what is wrong with it
+        name = topic
     take = bounded(name, read or partial(read_message, kind=kind), call, limits, refuse)
     return qos.create_subscription(kind, topic, take, profile, raw=True, newest=newest)

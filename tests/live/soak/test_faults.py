@@ -39,8 +39,12 @@ from auras_ros.ros import (
     SignalHandlerOptions,
     SingleThreadedExecutor,
     init,
+    msg,
     try_shutdown,
 )
+from auras_ros.ros.bounded import read_message
+from auras_ros.ros.cdr_reader import PayloadError
+from auras_ros.ros.identity import IDENTIFIES_PUBLISHERS
 from auras_ros.ros.msg import Float64MultiArray
 from auras_ros.ros.srv import Trigger
 from tests.live.soak import stage as stage_module
@@ -86,9 +90,10 @@ BROKEN = [
     ("log_unread", "drive", "disturbed"),
     ("load", "drive", "did not go on"),
     ("second_button", "release", "armed while pressed"),
-    ("second_button", "stays", "stays pressed"),
+    # Without identities a released button stays pressed until a person calls release_stop.
+    *([("second_button", "stays", "stays pressed")] if IDENTIFIES_PUBLISHERS else []),
     ("button_gone", "gone", "armed while pressed"),
-    ("button_gone", "freely", "released while pressed"),
+    *([("button_gone", "freely", "released while pressed")] if IDENTIFIES_PUBLISHERS else []),
     ("joint_states_in_parts", "blind", "armed half blind"),
     ("joint_states_in_parts", "parts", "good ones not used"),
     ("arm_on_start_used", "itself", "armed by itself"),
@@ -387,17 +392,14 @@ def test_presses_that_can_never_be_timed_are_said() -> None:
     assert list(harness.judge.kinds) == ["not timed"]
 
 
-@pytest.mark.parametrize("kind", ["Bool", "String", "Float64MultiArray", "Image", "CompressedImage", "JointState"])
+@pytest.mark.parametrize("kind", ["String", "Float64MultiArray", "Image", "CompressedImage", "JointState"])
 def test_noise_is_no_message_of_any_type_that_is_heard(kind: str) -> None:
-    from auras_ros.ros import msg
-    from auras_ros.ros.dds.cdr import CdrError
-    from auras_ros.ros.dds.messages import deserialize
-
+    """Of a Bool neither: the emergency stop itself looks at its byte."""
     rng = random.Random(3)
     for _ in range(200):
         data = payload(rng)
-        with pytest.raises(CdrError):
-            deserialize(data + bytes(-len(data) % 4), getattr(msg, kind)._ros_type)
+        with pytest.raises(PayloadError):
+            read_message(data + bytes(-len(data) % 4), getattr(msg, kind))
 
 
 def test_each_pair_of_topic_and_policy_is_one_of_its_own() -> None:

@@ -6,6 +6,7 @@ import json
 import random
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,7 @@ from auras_ros.live.soak.noise import NOISY, Input, inputs, payload
 from auras_ros.live.soak.witness import JUST_NOW_NS, Witness
 from auras_ros.nodes.common.diagnostics import DiagnosticReport, Diagnostics, Level
 from auras_ros.ros import Node, SingleThreadedExecutor, init, try_shutdown
+from auras_ros.ros.bounded import PayloadLimits, bounded, read_message
 from auras_ros.ros.msg import String
 from tests.live.soak.stage import BOUNDS
 from tests.nodes.wire import PATIENCE_S, own_domain
@@ -91,7 +93,10 @@ def test_logs_and_diagnostics_are_found_by_node_and_task(pair: Pair) -> None:
 def test_noise_is_published_as_it_is_and_its_topics_are_found_by_the_graph(pair: Pair) -> None:
     heard: list[Any] = []
     begin_ns = time.monotonic_ns()
-    pair.other.create_subscription(String, "prompt", heard.append, NOISY)
+    say = pair.other.get_logger().warning
+    limits = PayloadLimits(1 << 20)
+    take = bounded("/prompt", partial(read_message, kind=String), heard.append, limits, lambda error: say(str(error)))
+    pair.other.create_subscription(String, "prompt", take, NOISY, raw=True)
     pair.until(lambda: [each.topic for each in inputs(pair.witness)] == ["/prompt"])
     [found] = inputs(pair.witness)
     assert found == Input("/prompt", "std_msgs/msg/String", ("agent",))

@@ -322,7 +322,7 @@ def test_a_prompt_that_cannot_be_used_holds_until_one_that_can_be(
     assert f"no chunk is published: {said}" in robot.node.logged
     robot.tell(TOO_LONG)  # the same once more is no news
     robot.still()
-    robot.tell("\x00 no text")  # and what is no prompt at all changes nothing
+    robot.tell("\x01 no text")  # and what is no prompt at all changes nothing
     robot.still()
     robot.tell(TEXTS[0])  # the one that the policy has run all along
     robot.answers(TEXTS[0])
