@@ -161,34 +161,35 @@ def noise_on_clock(live: Live) -> Iterator[Callable[[Sequence[Any]], Loop]]:
     live.watch.node.destroy_publisher(topic)
 
 
-@pytest.mark.skipif(BACKEND != "dds", reason="of our own layer; of rclpy: the next test")
-def test_what_is_no_time_is_ignored_and_said_and_the_robot_is_driven_on(
-    live: Live, noise_on_clock: Callable[[Sequence[Any]], Loop]
-) -> None:
-    def said(child: Child) -> bool:
-        return "ignored a time on /clock" in child.output and "bytes on /clock: " in child.output
+if BACKEND == "dds":
 
-    def play() -> None:
-        live.watch.until(lambda: said(live.actuator) and said(live.agent.child), "both nodes say so")
-        live.drives()
+    def test_what_is_no_time_is_ignored_and_said_and_the_robot_is_driven_on(
+        live: Live, noise_on_clock: Callable[[Sequence[Any]], Loop]
+    ) -> None:
+        def said(child: Child) -> bool:
+            return "ignored a time on /clock" in child.output and "bytes on /clock: " in child.output
 
-    noise_on_clock([*NO_MESSAGES, *(ClockMsg(clock=each) for each in NO_TIMES)])
-    live.stays_armed(play)
+        def play() -> None:
+            live.watch.until(lambda: said(live.actuator) and said(live.agent.child), "both nodes say so")
+            live.drives()
 
+        noise_on_clock([*NO_MESSAGES, *(ClockMsg(clock=each) for each in NO_TIMES)])
+        live.stays_armed(play)
 
-@pytest.mark.skipif(BACKEND != "rclpy", reason="of rclpy, which reads /clock itself; of our layer: the test before")
-def test_rclpy_takes_half_a_message_for_a_time_and_that_disarms(
-    live: Live, noise_on_clock: Callable[[Sequence[Any]], Loop]
-) -> None:
-    """Nothing is driven by such a time: somebody has to arm again, and nothing else is hurt."""
-    loop = noise_on_clock(SHORT)
-    live.watch.state_where(lambda state: state["state"] == "disarmed", "disarmed")
-    loop.close()
-    now = live.watch.states[-1]["tick"]
-    live.watch.state_where(lambda state: state["tick"] > now + 100, "a hundred ticks with the good clock alone")
-    live.arms()
-    for child in (live.actuator, live.agent.child):
-        assert "This error state is being overwritten" not in child.output
+else:  # rclpy reads /clock itself
+
+    def test_rclpy_takes_half_a_message_for_a_time_and_that_disarms(
+        live: Live, noise_on_clock: Callable[[Sequence[Any]], Loop]
+    ) -> None:
+        """Nothing is driven by such a time: somebody has to arm again, and nothing else is hurt."""
+        loop = noise_on_clock(SHORT)
+        live.watch.state_where(lambda state: state["state"] == "disarmed", "disarmed")
+        loop.close()
+        now = live.watch.states[-1]["tick"]
+        live.watch.state_where(lambda state: state["tick"] > now + 100, "a hundred ticks with the good clock alone")
+        live.arms()
+        for child in (live.actuator, live.agent.child):
+            assert "This error state is being overwritten" not in child.output
 
 
 def test_a_world_that_is_reset_disarms_and_the_agent_begins_anew(live: Live) -> None:

@@ -17,7 +17,7 @@ from auras_ros.ros import msg
 from auras_ros.ros.dds import names, srvtypes
 from auras_ros.ros.dds.cdr import CdrError
 from auras_ros.ros.dds.endpoint import Writer
-from auras_ros.ros.dds.messages import deserialize, serialize_bytes
+from auras_ros.ros.dds.messages import deserialize, message_type, serialize_bytes
 from auras_ros.ros.dds.qos import qos_profile_parameters, qos_profile_services_default
 from auras_ros.ros.msg import Header, JointState, KeyValue, String
 from auras_ros.ros.srv import GetParameters, GetState, SetBool, Trigger
@@ -42,9 +42,9 @@ def filled(kind: Any) -> Any:
     message = kind()
     for field in kind._fields:
         if field.nested and field.kind == "sequence":
-            setattr(message, field.name, [filled(msg.message_type(field.base)) for _ in range(2)])
+            setattr(message, field.name, [filled(message_type(field.base)) for _ in range(2)])
         elif field.nested and field.kind == "one":
-            setattr(message, field.name, filled(msg.message_type(field.base)))
+            setattr(message, field.name, filled(message_type(field.base)))
         elif field.base == "string":
             setattr(message, field.name, "tëxt" if field.kind == "one" else ["a", "bc"])
         elif field.kind == "sequence" and field.numeric and field.base != "bool":

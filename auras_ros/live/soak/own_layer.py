@@ -69,9 +69,10 @@ class OwnLayer:
         finally:
             self._do(act="rest")
 
-    def open(self, topic: str, ros_type: str) -> None:
-        """Make a writer on a topic of DDS, as `rq/actuator/stopRequest`, and wait until somebody hears it."""
-        self._do(act="open", topic=topic, ros_type=ros_type)
+    def open(self, topic: str, ros_type: str, listeners: int = 1) -> None:
+        """Make a writer on a topic of DDS, as `rq/actuator/stopRequest`, and wait until so many hear it. 0: of a type
+        that nobody hears there."""
+        self._do(act="open", topic=topic, ros_type=ros_type, listeners=listeners)
 
     def write(self, payload: bytes, count: int) -> None:
         """Write any bytes so many times with the writer of the newest `open`."""
@@ -153,12 +154,12 @@ class Writers:
         self._thread = threading.Thread(target=repeat, daemon=True)
         self._thread.start()
 
-    def open(self, topic: str, ros_type: str) -> None:
-        from auras_ros.ros import QoSProfile
+    def open(self, topic: str, ros_type: str, listeners: int) -> None:
+        from auras_ros.live.soak.noise import NOISY
         from auras_ros.ros.dds.endpoint import Writer
 
-        writer = Writer(self._participant, topic, ros_type, QoSProfile(depth=1000))
-        wait_until_heard(writer)
+        writer = Writer(self._participant, topic, ros_type, NOISY)
+        wait_until_heard(writer, listeners)
         self._raw.append(writer)  # never closed: a writer that is takes back what was not yet delivered
 
     def write(self, payload: str, count: int) -> None:
@@ -172,11 +173,11 @@ class Writers:
         self._asker.close()
 
 
-def wait_until_heard(writer: Any) -> None:
-    """Raises OwnLayerError if nobody hears the writer in time."""
+def wait_until_heard(writer: Any, listeners: int = 1) -> None:
+    """Raises OwnLayerError if fewer hear the writer in time."""
     waiting = threading.Event()
     for _ in range(round(MATCH_S / 0.01)):
-        if writer.matched_count():
+        if writer.matched_count() >= listeners:
             return
         waiting.wait(0.01)
     raise OwnLayerError(f"nobody was found within {MATCH_S:g} s who hears {writer.topic}")
