@@ -47,7 +47,7 @@ PORTS_OF_A_DOMAIN = 250
 
 
 @dataclass(frozen=True)
-class Choice:
+class ProfileChoice:
     """The profile for this process.
 
     profile: the file that Fast DDS shall read; None where it is left as it is.
@@ -117,26 +117,26 @@ def avoid_shared_memory() -> None:
     _process.shared_memory = False
 
 
-def choose(version: int, environment: Mapping[str, str] = os.environ, *, shared_memory: bool = True) -> Choice:
+def choose(version: int, environment: Mapping[str, str] = os.environ, *, shared_memory: bool = True) -> ProfileChoice:
     """The profile for this environment. version: as `fastdds_version` returns it. shared_memory: whether the process
     may use it."""
     is_localhost = is_localhost_range(environment)
     if not version:
-        return Choice(None, "this process does not use Fast DDS")
+        return ProfileChoice(None, "this process does not use Fast DDS")
     if setting := users_setting(version, environment):
-        return Choice(None, f"{setting} is set")
+        return ProfileChoice(None, f"{setting} is set")
     if environment.get(RANGE, "") == "OFF" and not is_localhost:
-        return Choice(None, f"{RANGE} is OFF")
+        return ProfileChoice(None, f"{RANGE} is OFF")
     if is_localhost and not _peers_are_local(environment):
-        return Choice(None, "ROS_STATIC_PEERS names other machines")
+        return ProfileChoice(None, "ROS_STATIC_PEERS names other machines")
     name = LOCALHOST_PROFILE if is_localhost else SUBNET_PROFILE
     if not shared_memory:
         name = WITHOUT_SHARED_MEMORY[name]
     try:
         path = resources.find("config", name)
     except FileNotFoundError as error:
-        return Choice(None, str(error))
-    return Choice(path, f"config/{name}", confines=is_localhost)
+        return ProfileChoice(None, str(error))
+    return ProfileChoice(path, f"config/{name}", confines=is_localhost)
 
 
 def users_setting(version: int, environment: Mapping[str, str] = os.environ) -> str:
@@ -223,7 +223,7 @@ def _own_sockets() -> set[str]:
     return inodes
 
 
-def _of_this_process(choice: Choice) -> Choice:
+def _of_this_process(choice: ProfileChoice) -> ProfileChoice:
     """The choice, or one that leaves Fast DDS as it is where this process has given it another profile before."""
     if not _process.decided:
         _process.decided = True
@@ -231,7 +231,7 @@ def _of_this_process(choice: Choice) -> Choice:
         return choice
     if choice.profile == _process.profile:
         return choice
-    return Choice(None, f"this process has given Fast DDS {_process.profile} before")
+    return ProfileChoice(None, f"this process has given Fast DDS {_process.profile} before")
 
 
 def _peers_are_local(environment: Mapping[str, str]) -> bool:
