@@ -38,8 +38,8 @@ from auras_ros.ros.msg import Image, ClockMsg, TimeMsg
 from auras_ros.ros.srv import ChangeState, Trigger
 import sys
 print(ros.BACKEND, ros.Node, ros.QoSProfile, ros.SingleThreadedExecutor, ros.ExternalShutdownException, ros.Parameter,
-      ros.SubscriptionEventCallbacks, ros.init.__module__, ros.LifecycleNode, ros.TransitionCallbackReturn, Image, ClockMsg,
-      Trigger, ChangeState, "cyclonedds" in sys.modules, sep="\\n")
+      ros.SubscriptionEventCallbacks, ros.init.__module__, ros.LifecycleNode, ros.TransitionCallbackReturn, Image,
+      ClockMsg, Trigger, ChangeState, "cyclonedds" in sys.modules, sep="\\n")
 """
 
 
