@@ -91,6 +91,9 @@ def test_threads(ros_domain_id: int) -> None:
 
 def test_shell_scripts_are_marked_executable() -> None:
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
-    steps = "make test </dev/null\nmake test-worlds </dev/null\nexec make test-triton </dev/null"
+    steps = (
+        "make test </dev/null\nmake test-rclpy </dev/null\nmake test-worlds </dev/null\n"
+        "exec make test-triton </dev/null"
+    )
     assert (ROOT / ".ci" / "run").read_text().rstrip().endswith(steps)
     assert Path(ROOT / "scripts" / "env.sh").read_text().startswith("#!/bin/sh\n")

@@ -96,14 +96,15 @@ def test_entry_points(built: tuple[Path, Path]) -> None:
 
 
 def test_requirements(built: tuple[Path, Path]) -> None:
-    """torch is never pinned, cv2 has one owner, and rclpy never comes from a package index."""
+    """torch is never pinned, cv2 has one owner, and rclpy comes from a package index only where it is asked for."""
     metadata = Parser().parsestr(read(built[1], "dist-info/METADATA"))
     required = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
     assert "torch" in required
     assert "opencv-python" in required
     everything = " ".join(metadata.get_all("Requires-Dist", []))
     assert "opencv-python-headless" not in everything
-    assert "rclpy" not in everything
+    assert "rclpy" not in " ".join(required)
+    assert all("rclpy" not in line or 'extra == "ros"' in line for line in metadata.get_all("Requires-Dist", []))
     cyclonedds = next(line for line in required if line.startswith("cyclonedds"))
     assert "==11.0.1" in cyclonedds
     assert 'platform_machine != "aarch64"' in cyclonedds

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from auras_ros import ros
-from auras_ros.live.soak.faults.presses import announcer
+from auras_ros.live.soak.own_layer import announcer
 from auras_ros.ros.dds import announced
 from auras_ros.ros.dds.cdr import CdrError
 from auras_ros.ros.dds.endpoint import Writer
@@ -218,7 +218,7 @@ def test_announcements_of_those_that_are_gone_are_forgotten_where_nobody_asks(
     ros.init(args=[], context=other, domain_id=domain)
     remote = ros.Node("remote", context=other)
     for number in range(8):
-        many, payload = announcer(remote, 8_000)  # another participant's each time, as it says
+        many, payload = announcer(remote.context.participant, 8_000)  # another participant's each time, as it says
         spin_until(lambda many=many: many.matched_count() > 0)  # type: ignore[misc]
         many.write(payload)
         spin_until(lambda number=number: len(sizes) > number)  # type: ignore[misc]

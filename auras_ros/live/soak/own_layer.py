@@ -98,6 +98,22 @@ class OwnLayer:
 # -- the process --------------------------------------------------------------------------------------------
 
 
+def announcer(participant: Any, entities: int) -> tuple[Any, list[Any]]:
+    """A writer, and what another participant would announce that has so many entities."""
+    from auras_ros.nodes.common.qos import LATCHED
+    from auras_ros.ros.dds.endpoint import Writer
+    from auras_ros.ros.dds.messages import serialize
+    from auras_ros.ros.msg import message_type
+
+    gid = message_type("rmw_dds_common/msg/Gid")(data=uuid.uuid4().bytes)
+    node = message_type("rmw_dds_common/msg/NodeEntitiesInfo")(
+        node_namespace="/", node_name="many", reader_gid_seq=[gid] * entities, writer_gid_seq=[]
+    )
+    kind = "rmw_dds_common/msg/ParticipantEntitiesInfo"
+    payload = serialize(message_type(kind)(gid=gid, node_entities_info_seq=[node]))
+    return Writer(participant, "ros_discovery_info", kind, LATCHED), payload
+
+
 class Writers:
     """What the process writes with. Runs in a process whose ROS is our own layer."""
 
@@ -115,25 +131,10 @@ class Writers:
 
     def announce(self, entities: Sequence[int]) -> None:
         for count in entities:
-            writer, payload = self._announcer(count)
+            writer, payload = announcer(self._participant, count)
             self._announcing.append(writer)
             wait_until_heard(writer)
             writer.write(payload)
-
-    def _announcer(self, entities: int) -> tuple[Any, list[Any]]:
-        """A writer, and what a participant would announce that has so many entities."""
-        from auras_ros.nodes.common.qos import LATCHED
-        from auras_ros.ros.dds.endpoint import Writer
-        from auras_ros.ros.dds.messages import serialize
-        from auras_ros.ros.msg import message_type
-
-        gid = message_type("rmw_dds_common/msg/Gid")(data=uuid.uuid4().bytes)
-        node = message_type("rmw_dds_common/msg/NodeEntitiesInfo")(
-            node_namespace="/", node_name="many", reader_gid_seq=[gid] * entities, writer_gid_seq=[]
-        )
-        kind = "rmw_dds_common/msg/ParticipantEntitiesInfo"
-        payload = serialize(message_type(kind)(gid=gid, node_entities_info_seq=[node]))
-        return Writer(self._participant, "ros_discovery_info", kind, LATCHED), payload
 
     def ask(self, service: str, request_type: str, rate_hz: float) -> None:
         from auras_ros.ros import qos_profile_services_default

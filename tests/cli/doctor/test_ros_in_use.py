@@ -175,7 +175,7 @@ def test_an_rmw_that_is_not_installed_is_named_with_those_that_are(
 
 
 def test_the_wheels_beside_a_sourced_ros_are_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("auras_ros.installed_ros.has_wheels", lambda: True)
+    monkeypatch.setattr("auras_ros.installed_ros.wheels_prefix", lambda: tmp_path / "environment")
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "librcl.so").touch()
     monkeypatch.setenv("AMENT_PREFIX_PATH", str(tmp_path))
