@@ -51,7 +51,7 @@ test-rclpy:
 	  sh scripts/rclpy/env.sh $$each || exit; \
 	  echo "rclpy of $$each:"; \
 	  if [ $$each = kilted ]; then tests='$(KILTED_TESTS)'; else tests='$(RCLPY_TESTS)'; fi; \
-	  AURAS_ROS_BACKEND=rclpy .venv-$$each/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $$tests || exit; \
+	  AURAS_ROS_BACKEND=rclpy .venv-$$each/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $$tests || exit; \
 	  AURAS_ROS_BACKEND=rclpy .venv-$$each/bin/python -m auras_ros.cli.main soak --minutes $(SOAK_MINUTES) || exit; \
 	done
 
