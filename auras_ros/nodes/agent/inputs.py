@@ -17,11 +17,10 @@ import numpy as np
 from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.agent.image_preparation import ImagePreparation
 from auras_ros.nodes.agent.settings import AgentSettings
-from auras_ros.nodes.common.bounded_subscription import subscribe
+from auras_ros.nodes.common.bounded_subscription import subscribe, subscribe_to_camera
 from auras_ros.nodes.common.diagnostics import DiagnosticReport, Level, QosWatch
 from auras_ros.nodes.common.input_counters import STATE, STATE_SLOT, InputCounters
-from auras_ros.nodes.common.messages import IMAGE_LIMITS, STATE_LIMITS, image_reader, raw_pixels
-from auras_ros.nodes.common.qos import IMAGES
+from auras_ros.nodes.common.messages import STATE_LIMITS, raw_pixels
 from auras_ros.nodes.common.stamps import StampReader
 from auras_ros.observation import (
     Arrivals,
@@ -35,7 +34,7 @@ from auras_ros.observation import (
     decode_compressed,
 )
 from auras_ros.ros import Node, qos_profile_sensor_data
-from auras_ros.ros.msg import CompressedImage, Image, JointState
+from auras_ros.ros.msg import JointState
 from auras_ros.ros.received_image import ReceivedFile, ReceivedImage
 
 STATE_WAIT_NS = 20_000_000
@@ -85,17 +84,9 @@ class ObservationInputs:
         )
 
     def _subscribe_to_camera(self, name: str, qos: QosWatch) -> Any:
-        kind, end = (CompressedImage, "/compressed") if self._settings.compressed else (Image, "")
-        return subscribe(
-            qos,
-            kind,
-            f"camera/{name}/image_raw{end}",
-            partial(self._on_image, name),
-            IMAGES,
-            IMAGE_LIMITS,
-            partial(self._refuse_image, name),
-            read=image_reader(compressed=self._settings.compressed),
-            newest=True,
+        on_image = partial(self._on_image, name)
+        return subscribe_to_camera(
+            qos, name, on_image, partial(self._refuse_image, name), compressed=self._settings.compressed
         )
 
     def open(

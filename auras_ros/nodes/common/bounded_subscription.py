@@ -8,9 +8,12 @@ from functools import partial
 from typing import Any
 
 from auras_ros.nodes.common.diagnostics import QosWatch
+from auras_ros.nodes.common.messages import IMAGE_LIMITS, image_reader
+from auras_ros.nodes.common.qos import IMAGES
 from auras_ros.nodes.common.texts import MessageError
 from auras_ros.ros import QoSProfile
 from auras_ros.ros.bounded import PayloadLimits, bounded, read_message
+from auras_ros.ros.msg import CompressedImage, Image
 
 
 def subscribe(
@@ -40,3 +43,18 @@ def subscribe(
         name = topic
     take = bounded(name, read or partial(read_message, kind=kind), call, limits, refuse)
     return qos.create_subscription(kind, topic, take, profile, raw=True, newest=newest)
+
+
+def subscribe_to_camera(
+    qos: QosWatch,
+    name: str,
+    callback: Callable[[Any], object],
+    refuse: Callable[[ValueError], object],
+    *,
+    compressed: bool,
+) -> Any:
+    """The subscription to a camera's images, raw or compressed. Of images that wait, only the newest is read."""
+    kind, end = (CompressedImage, "/compressed") if compressed else (Image, "")
+    topic = f"camera/{name}/image_raw{end}"
+    read = image_reader(compressed=compressed)
+    return subscribe(qos, kind, topic, callback, IMAGES, IMAGE_LIMITS, refuse, read=read, newest=True)

@@ -14,11 +14,10 @@ from functools import partial
 from typing import Any
 
 from auras_ros.clock import MonotonicClock
-from auras_ros.nodes.common.bounded_subscription import subscribe
+from auras_ros.nodes.common.bounded_subscription import subscribe_to_camera
 from auras_ros.nodes.common.diagnostics import DiagnosticReport, Level, QosWatch
 from auras_ros.nodes.common.input_counters import InputCounters
-from auras_ros.nodes.common.messages import IMAGE_LIMITS, image_reader, raw_pixels
-from auras_ros.nodes.common.qos import IMAGES
+from auras_ros.nodes.common.messages import raw_pixels
 from auras_ros.nodes.common.stamps import StampReader
 from auras_ros.nodes.vlm.settings import VlmSettings
 from auras_ros.observation import (
@@ -32,7 +31,6 @@ from auras_ros.observation import (
 )
 from auras_ros.observation.images import ImageArray
 from auras_ros.ros import Node
-from auras_ros.ros.msg import CompressedImage, Image
 from auras_ros.ros.received_image import ReceivedFile, ReceivedImage
 
 
@@ -68,18 +66,8 @@ class CameraInputs:
         self._topics = [self._subscribe_to_camera(name, qos) for name in names]
 
     def _subscribe_to_camera(self, name: str, qos: QosWatch) -> Any:
-        kind, end = (CompressedImage, "/compressed") if self._compressed else (Image, "")
-        return subscribe(
-            qos,
-            kind,
-            f"camera/{name}/image_raw{end}",
-            partial(self._on_image, name),
-            IMAGES,
-            IMAGE_LIMITS,
-            partial(self._refuse_image, name),
-            read=image_reader(compressed=self._compressed),
-            newest=True,
-        )
+        on_image = partial(self._on_image, name)
+        return subscribe_to_camera(qos, name, on_image, partial(self._refuse_image, name), compressed=self._compressed)
 
     def open(self, news: Callable[[str], None]) -> None:
         """Take messages from now on. `news(camera)` is called for each new image."""
