@@ -45,7 +45,7 @@ def pip_executables() -> list[tuple[str, list[str]]]:
     """
     if {"bdist_wheel", "editable_wheel"}.isdisjoint(sys.argv):
         return []
-    return [(f"lib/{NAME}", [f"resource/pip/{each}" for each in ("agent", "actuator", "vlm", "sim_bridge")])]
+    return [(f"lib/{NAME}", [f"resource/pip/{each}" for each in ("agent", "actuator", "button", "vlm", "sim_bridge")])]
 
 
 def shared_files() -> list[tuple[str, list[str]]]:
@@ -181,6 +181,7 @@ setup(
             "auras = auras_ros.cli.main:main",
             "agent = auras_ros.nodes.agent.node:program",
             "actuator = auras_ros.nodes.actuator.node:main",
+            "button = auras_ros.nodes.button.node:main",
             "vlm = auras_ros.nodes.vlm.node:program",
             "sim_bridge = auras_ros.sim.bridge.node:main",
         ],

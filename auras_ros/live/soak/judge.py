@@ -140,7 +140,7 @@ class Judge:
         that action was a hold, it is one point, and stays there."""
         bounds, points = self._bounds, sent.points
         slack_ns = bounds.tick_ns + sent.late_ns
-        action = next((each for each in reversed(self.sent) if each.mono_ns <= sent.mono_ns), None)
+        action = self._action_beside(sent)
         if action is None:
             return
         rows, times_ns = np.vstack([action.values, points]), np.concatenate([[0], sent.after_ns])
@@ -157,6 +157,18 @@ class Judge:
             self.violate("old trajectory", f"{len(points)} points after an observation of {action.age_ns} ns")
         if stays and self._to_end_ns is not None and sent.mono_ns > self._to_end_ns - bounds.tick_ns:
             self._to_end_ns = None
+
+    def _action_beside(self, sent: ReceivedTrajectory) -> ReceivedAction | None:
+        """The newest action before the trajectory. One that may have been sent up to `late_ns` earlier than it seems
+        can belong to the newest armed action of that time too."""
+        before = [action for action in self.sent if action.mono_ns <= sent.mono_ns]
+        if not before:
+            return None
+        armed = [action for action in before if action.state == "armed"]
+        is_ended = len(sent.points) > 1 and before[-1].state != "armed"
+        if is_ended and sent.late_ns and armed and armed[-1].mono_ns >= sent.mono_ns - sent.late_ns:
+            return armed[-1]
+        return before[-1]
 
     def _values(self, sent: ReceivedAction, before: ReceivedAction | None) -> None:
         """Finite, within its limits, and no further from the one before than the rate allows; a hold stays there."""

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from auras_ros.nodes.actuator.other_publishers import conflict_text
 from auras_ros.nodes.actuator.position import MAX_AGE_MS
 from auras_ros.nodes.actuator.settings import ActuatorSettings
+from auras_ros.nodes.actuator.stop_words import STOP_QOS
 
 ACTIVE = "active"
-STOP_QOS = "std_msgs/Bool, reliable"
-REQUIRED_STOP_QOS = f"{STOP_QOS} and transient local"
 REQUIRED = "require_emergency_stop"
 RELEASE = "for one that is gone or unknown: the service ~/release_stop"
 
@@ -23,8 +22,8 @@ RELEASE = "for one that is gone or unknown: the service ~/release_stop"
 @dataclass(frozen=True)
 class Situation:
     """Ages in ns, None for what never came. `pressed`: the publishers that have pressed the emergency stop and not
-    released it, as text, or "". `stop_present`: an emergency stop is published, keeps its last message for an actuator
-    that starts later (transient local), and a message of it was received.
+    released it, as text, or "". `stop_latched`: why only the service ~/release_stop releases, or "".
+    `stop_missing`: why a required button cannot be relied on, or "".
     `stop_deaf`: publishers of it whose QoS does not match, so that nothing is received. `stop_unheard`: publishers
     that were discovered a moment ago and whose last message may still be on its way.
 
@@ -39,7 +38,8 @@ class Situation:
     unknown: str = ""
     others: tuple[str, ...] | None = None
     pressed: str = ""
-    stop_present: bool = False
+    stop_latched: str = ""
+    stop_missing: str = ""
     stop_deaf: str = ""
     stop_unheard: str = ""
     described: bool = False
@@ -60,8 +60,10 @@ def emergency_stop(at: Situation, settings: ActuatorSettings) -> str:
         return f"the emergency stop of {at.stop_deaf} cannot be received: publish it as {STOP_QOS}"
     if at.stop_unheard:
         return f"the emergency stop of {at.stop_unheard} was found a moment ago and has said nothing yet: try again"
-    if settings.require_emergency_stop and not at.stop_present:
-        return f"no emergency stop: nobody publishes emergency_stop as {REQUIRED_STOP_QOS}, and {REQUIRED} is set"
+    if at.stop_missing:
+        return f"no emergency stop: {at.stop_missing}, and {REQUIRED} is set"
+    if at.stop_latched:
+        return f"stopped and not released ({at.stop_latched}): call the service ~/release_stop"
     return ""
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 
 from auras_ros.action import Accepted, ActionStream, ActionStreamOptions, Contract, Event, Rejected, SafetyState
 from auras_ros.action.contract import FloatArray
@@ -41,6 +42,7 @@ class CommandLoop:
         self._settings, self._outputs, self._clock = settings, outputs, clock
         self.agent = AgentWatch(settings.agent_timeout_ms)
         self.position = PositionMonitor(contract, settings.place_tolerance if settings.measured_start else 0.0)
+        self.stop_thread_fault: Callable[[], str] = lambda: ""  # why nobody listens to the buttons; "" if all is well
         self._tick_began_ns = 0  # by the stream's clock
         self.stopped_by_person = False  # or disarmed: arm_on_start has no effect any more
         self.stream = self._stream_for(contract)
@@ -183,7 +185,9 @@ class CommandLoop:
             self._watch_stalls(now_ns, began_ns)
         self._ticked_ns = began_ns
         if self.live:  # also while holding: chunks may come, but must not be executed
-            if self.agent.lost(now_ns):
+            if fault := self.stop_thread_fault():
+                self.stop(fault)
+            elif self.agent.lost(now_ns):
                 stream.hold(now_ns, f"agent silent for more than {self._settings.agent_timeout_ms:g} ms")
             elif pause := self.agent.pause:
                 stream.hold(now_ns, f"the agent pauses: {pause}")

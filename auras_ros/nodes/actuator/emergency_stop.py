@@ -1,18 +1,24 @@
-"""The emergency stop: a topic and a service, in a thread that does nothing else.
+"""The emergency stop: topics and a service, in a thread that does nothing else.
 
 Every True that arrives is latched, whatever follows it and however busy the node is. The latch comes first: before it
-only the Bool is read, and nothing is asked, counted or logged. Messages wait in a deep queue for this thread only, and
-if more come than the queue can safely hold, that counts as a press. Requests of the service wait in such a queue too;
-with our ROS layer every message on its request topic counts, even an unreadable one. With our layer the thread does not
-log either: the executor's thread logs for it, because writing a log line may block.
+only the Bool is read, and a message that was received before is left out (if asking that fails, it counts). Messages
+wait in a deep queue for this thread only, and if more come than the queue can safely hold, that counts as a press.
+Requests of the service wait in such a queue too; with our ROS layer every message on its request topic counts, even an
+unreadable one. With our layer the thread does not log either: the executor's thread logs for it, because writing a log
+line may block.
 
-Two readers hear the topic. The transient local one also hears what a button said before this node started; only its
-publishers satisfy `require_emergency_stop`. The volatile one also hears publishers that keep nothing for late joiners,
-as `ros2 topic pub` offers. A message that both hear counts once.
+Two readers hear each topic. The transient local one also hears what a button said before this node started. The
+volatile one also hears publishers that keep nothing for late joiners, as `ros2 topic pub` offers. A message that both
+hear counts once.
 
 Each publisher counts separately if the middleware identifies the publisher of a message (our layer and rclpy 9 do,
 rclpy 7.1 does not): False releases only the same publisher's True, and a publisher that disappears does not release.
 What remains pressed is released by a person, through the service ~/release_stop.
+
+A required button repeats its state (`StopRules`). Its silence, and its end, latch like a press while commands are
+active. Waiting messages are read before silence is judged. Once latched, no message releases: only ~/release_stop does,
+and only while every required button is heard and released. With a key a required word counts only if it is signed
+(`stop_signature`); an unsigned True still latches.
 """
 
 from __future__ import annotations
@@ -21,13 +27,24 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from typing import Any
 
-from auras_ros.nodes.actuator.other_publishers import publisher_name
 from auras_ros.nodes.actuator.realtime import enter_realtime
+from auras_ros.nodes.actuator.stop_buttons import StopButtons
+from auras_ros.nodes.actuator.stop_words import StopRules, StopTopic, StopWords
 from auras_ros.nodes.common.diagnostics import QosWatch
+from auras_ros.nodes.common.qos import BEST_EFFORT
+from auras_ros.nodes.common.stop_signature import (
+    CHALLENGE_PERIOD_S,
+    CHALLENGE_TOPIC,
+    MAX_CHARS,
+    SIGNED,
+    BadWordError,
+    Challenges,
+    challenge_text,
+)
 from auras_ros.ros import (
     BACKEND,
     DurabilityPolicy,
@@ -38,13 +55,12 @@ from auras_ros.ros import (
     SubscriptionEventCallbacks,
     deserialize_message,
 )
-from auras_ros.ros.bounded import RefusedMessages
+from auras_ros.ros.bounded import RefusedMessages, read_message
 from auras_ros.ros.callbacks import WAKE_S, Callbacks
 from auras_ros.ros.identity import UNKNOWN, identifies, publisher_of
-from auras_ros.ros.msg import Bool
+from auras_ros.ros.msg import Bool, String
 from auras_ros.ros.srv import Trigger
 
-TOPIC = "emergency_stop"
 KEPT = 1000  # length of the queue
 # If so many messages come within a second, or since the queue was last empty, some may have been lost while the thread
 # did not run or read too slowly.
@@ -52,25 +68,23 @@ FLOOD = KEPT // 2
 LOOK = FLOOD // 2  # from this number on, check whether the queue is empty
 EMPTY = 5  # the queue is empty after so many turns without a callback; a few may be the middleware's own
 MAX_BYTES = 64
-# A publisher that keeps its last message repeats it to a new reader, with Fast DDS up to its heartbeat period of 3 s
-# later. So long after its discovery the publisher may still have something to say.
-HISTORY_S = 5.0
-PRESSED, FLOODED = "emergency stop pressed", f"emergency_stop: more than {FLOOD} messages in a second: one may be lost"
+LOOK_PERIOD_S = 0.25  # how often ROS is asked who publishes on the required topics
+STUCK_S = 1.0  # a thread that has not run for so long cannot judge silence
+PRESSED = "emergency stop pressed"
+FLOODED = f"emergency_stop: more than {FLOOD} messages in a second: one may be lost"
 BACKLOG = f"emergency_stop: more than {FLOOD} messages waited to be read: one may be lost"
 REQUESTED = "stop requested"
 KEPT_QUEUE = QoSProfile(depth=KEPT, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 VOLATILE_QUEUE = QoSProfile(depth=KEPT, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.VOLATILE)
 REQUESTS = VOLATILE_QUEUE  # for a service whose requests must not be overwritten by later ones
-BOOL = "std_msgs/msg/Bool"
 
 
-def _can_be_heard(info: Any) -> bool:
-    return bool(info.topic_type == BOOL and info.qos_profile.reliability == ReliabilityPolicy.RELIABLE)
-
-
-def _keeps_its_last_word(info: Any) -> bool:
-    """Whether an actuator that starts later hears this publisher's last message."""
-    return _can_be_heard(info) and bool(info.qos_profile.durability == DurabilityPolicy.TRANSIENT_LOCAL)
+def _identity(topic: StopTopic, info: Any, pressed: bool | None) -> tuple[object, ...]:
+    """What distinguishes a message from all others. Raises an error of any kind if the middleware does not say."""
+    stamp_ns = int(info["source_timestamp"])
+    if stamp_ns <= 0:
+        raise ValueError("no time")
+    return (topic.name, publisher_of(info), stamp_ns, info.get("publication_sequence_number"), pressed)
 
 
 class EmergencyStop:
@@ -78,22 +92,33 @@ class EmergencyStop:
     below the second heading are called in the executor's thread."""
 
     def __init__(
-        self, node: Node, latch: Callable[[str], object], refused: RefusedMessages, qos: QosWatch, priority: int
+        self,
+        node: Node,
+        latch: Callable[[str], object],
+        refused: RefusedMessages,
+        qos: QosWatch,
+        priority: int,
+        rules: StopRules | None = None,
+        is_live: Callable[[], bool] = lambda: True,
     ) -> None:
-        """priority: the actuator's realtime priority, 0: none. Nothing is read before `start`."""
+        """priority: the actuator's realtime priority, 0: none. is_live: whether commands are active, so that silence
+        latches. Nothing is read before `start`."""
         self._owner, self._latch, self._refused = node, latch, refused
-        self._lock = threading.Lock()  # held for a few instructions
-        self._down: dict[bytes, int] = {}  # publisher -> number of its press
-        self._presses = 0
-        self._spoke: set[bytes] = set()  # publishers of which a message was received
-        self._spoke_kept: set[bytes] = set()  # those of them that the transient local reader heard
-        self._discovered_s: dict[bytes, float] = {}  # publisher -> when ROS first named it
+        self.rules = rules or StopRules()
+        self._is_live, self._qos = is_live, qos
+        topics = [StopTopic(name, node.resolve_topic_name(name)) for name in self.rules.topics]
+        self._words = StopWords(topics, self.rules)
+        self.buttons = StopButtons(node, self._words)
         self._heard: deque[tuple[object, ...]] = deque(maxlen=KEPT)  # newest messages, see `_is_repetition`
         self._times_s: deque[float] = deque(maxlen=FLOOD)
         self._waited = 0  # messages since the queue was last empty
         self._called = 0  # number of callbacks of this object that have run
         self._news: deque[Callable[[], object]] = deque(maxlen=KEPT)  # for the executor's thread, called by `look`
+        self._looked_s = float("-inf")  # when ROS was last asked who publishes
+        self._renew: set[str] = set()  # topics whose readers the thread shall make anew
+        self.renewals = 0
         self._ended = threading.Event()
+        self._turned_s = time.monotonic()  # when the thread last ran
         # One above the executor's thread, as the tick thread.
         self._priority = priority + 1 if priority else 0
         self._thread = threading.Thread(target=self._listen, name="emergency stop", daemon=True)
@@ -105,19 +130,37 @@ class EmergencyStop:
             enable_rosout=False,
             start_parameter_services=False,
         )
-        self.topic = node.resolve_topic_name(TOPIC)
-        # A publisher that only the volatile reader matches is heard, so the other one reports no incompatible QoS.
-        unreported = SubscriptionEventCallbacks(use_default_callbacks=False)
-        for callback, profile, events in (
-            (self._on_kept_message, KEPT_QUEUE, unreported),
-            (self._on_message, VOLATILE_QUEUE, qos.subscription(TOPIC, self._on_event)),
-        ):
-            self.node.create_subscription(Bool, self.topic, callback, profile, raw=True, event_callbacks=events)
+        self._readers: dict[str, list[Any]] = {topic.name: self._subscribe(topic) for topic in topics}
+        self._challenges: Challenges | None = None
+        self._challenge_at_s = 0.0
+        if self.rules.key is not None:
+            self._challenges = Challenges(self.rules.key, self.rules.max_silence_s)
+            name = node.resolve_topic_name(f"~/{CHALLENGE_TOPIC}")
+            self._challenge_publisher = self.node.create_publisher(String, name, BEST_EFFORT)
         name = node.resolve_service_name("~/stop")
         service = self.node.create_service(Trigger, name, self._on_service, qos_profile=REQUESTS)
         if BACKEND != "rclpy":
             service.on_arrival = self._on_request
             self.node.get_logger().divert(lambda say, record: self._news.append(partial(say, record)))
+
+    def _subscribe(self, topic: StopTopic) -> list[Any]:
+        """The readers of a topic."""
+        # A publisher that only the volatile reader matches is heard, so the other one reports no incompatible QoS.
+        unreported = SubscriptionEventCallbacks(use_default_callbacks=False)
+        reported = self._qos.subscription(topic.label, self._on_event)
+        on_kept = lambda payload, info: self._on_message(topic, payload, info, is_kept=True)  # noqa: E731
+        on_message = lambda payload, info: self._on_message(topic, payload, info)  # noqa: E731
+        on_signed = lambda payload, info: self._on_signed(topic, payload)  # noqa: E731
+        wanted = [
+            (Bool, topic.name, on_kept, KEPT_QUEUE, unreported),
+            (Bool, topic.name, on_message, VOLATILE_QUEUE, reported),
+        ]
+        if self.rules.key is not None:
+            wanted.append((String, f"{topic.name}/{SIGNED}", on_signed, VOLATILE_QUEUE, unreported))
+        return [
+            self.node.create_subscription(kind, name, callback, profile, raw=True, event_callbacks=events)
+            for kind, name, callback, profile, events in wanted
+        ]
 
     def _on_event(self, report: Callable[[], None]) -> None:
         """An event of the subscription, which `look` reports."""
@@ -128,10 +171,18 @@ class EmergencyStop:
 
     def start(self) -> None:
         """Start the thread. Messages since the node was made are still in the queue."""
+        self._turned_s = time.monotonic()
         self._thread.start()
 
     def working(self) -> bool:
         return self._thread.is_alive()
+
+    def stuck(self) -> str:
+        """Why required buttons are not listened to: the thread does not run. Called in the tick thread; empty if it
+        runs."""
+        if self.rules.repeats and time.monotonic() - self._turned_s > STUCK_S:
+            return f"emergency stop: its thread has not run for {STUCK_S:g} s"
+        return ""
 
     def close(self) -> None:
         """End the thread and its node."""
@@ -150,24 +201,74 @@ class EmergencyStop:
         # which may be large, and this thread must neither read that nor wait for who does.
         with closing(Callbacks(self.node)) as callbacks:
             while not self._ended.is_set():
+                self._challenge()
                 called = self._called
                 try:
-                    # Turns that do not wait show whether the queue is empty, even for a moment: messages that come
-                    # faster than a wait ends are not a flood.
-                    if not callbacks.spin_once(wait_s=0.0 if self._waited >= LOOK else WAKE_S):
+                    if not callbacks.spin_once(wait_s=self._wait_s()):
                         return  # this ends the process, because the next message would not be received
                 except ExternalShutdownException:
                     return
+                self._turned_s = time.monotonic()
                 idle = idle + 1 if self._called == called else 0
                 if idle >= EMPTY:
                     self._waited = 0
+                    self._judge_silence()
+                    self._renew_readers()
 
-    def _on_kept_message(self, payload: bytes, info: Any) -> None:
-        """A message of the transient local reader."""
-        self._on_message(payload, info, is_kept=True)
+    def _wait_s(self) -> float:
+        """How long to wait for the next message."""
+        # Turns that do not wait show whether the queue is empty, even for a moment: messages that come faster than a
+        # wait ends are not a flood.
+        if self._waited >= LOOK:
+            return 0.0
+        now_s = time.monotonic()
+        wait_s = WAKE_S
+        if self._challenges is not None:
+            wait_s = min(wait_s, self._challenge_at_s - now_s)
+        silent_at_s = self._words.silent_at_s() if self.rules.repeats else None
+        if silent_at_s is not None:
+            wait_s = min(wait_s, silent_at_s - now_s)
+        return max(0.0, wait_s)
 
-    def _on_message(self, payload: bytes, info: Any, is_kept: bool = False) -> None:
-        """Read the Bool, latch, and only then do what could fail. is_kept: heard by the transient local reader."""
+    def _challenge(self) -> None:
+        """Publish a new challenge if it is time."""
+        if self._challenges is None:
+            return
+        now_s = time.monotonic()
+        if now_s >= self._challenge_at_s:
+            self._challenge_at_s = now_s + CHALLENGE_PERIOD_S
+            self._challenge_publisher.publish(String(data=challenge_text(self._challenges.new(now_s))))
+
+    def _judge_silence(self) -> None:
+        """Latch if a required button was silent for too long. Nothing waits to be read."""
+        if not self.rules.repeats:
+            return
+        for topic in self._words.topics:
+            for who in self._words.take_silent(topic, time.monotonic()):
+                limit_ms = self.rules.max_silence_s * 1e3
+                self._latch_required(
+                    f"{self.buttons.name(who)} on {topic.name} was silent for more than {limit_ms:g} ms"
+                )
+
+    def _latch_required(self, reason: str) -> None:
+        """A required button cannot be relied on: latch if commands are active. Arming is refused anyhow."""
+        if self._is_live():
+            reason = f"emergency stop: {reason}"
+            self._latch(reason)
+            self._words.note_latch(reason)
+
+    def _renew_readers(self) -> None:
+        """Read topics with new readers that `look` found silent: one forged packet can make a reader deaf."""
+        while self._renew:
+            name = self._renew.pop()
+            topic = next(topic for topic in self._words.topics if topic.name == name)
+            for reader in self._readers[name]:
+                self.node.destroy_subscription(reader)
+            self._readers[name] = self._subscribe(topic)
+            self.renewals += 1
+
+    def _on_message(self, topic: StopTopic, payload: bytes, info: Any, is_kept: bool = False) -> None:
+        """Read the Bool, latch, and only then do everything else. is_kept: heard by the transient local reader."""
         refusal = ""
         pressed = None
         try:
@@ -177,65 +278,76 @@ class EmergencyStop:
                 raise ValueError("no truth value")
             pressed = bool(deserialize_message(payload, Bool).data)
         except Exception as error:  # noqa: BLE001  each ROS raises errors of its own for bytes that are no Bool
-            refusal = f"{len(payload)} bytes on {self.topic}: {error}"
-        if pressed:
+            refusal = f"{len(payload)} bytes on {topic.name}: {error}"
+        if pressed and not self._is_repetition(topic, info, pressed):
             self._latch(PRESSED)
         self._called += 1
         publisher = publisher_of(info)
         if not refusal and (publisher != UNKNOWN or not identifies(info)):
-            with self._lock:
-                self._spoke.add(publisher)
-                if is_kept:
-                    self._spoke_kept.add(publisher)
-        if self._is_repetition(publisher, info, pressed):
+            self._words.note_word(topic, publisher, is_kept)
+        if self._is_repetition(topic, info, pressed):
             return
-        self._count_message()
+        self._note_message(topic, info, pressed)
+        self._count_message(topic)
         if refusal:
-            self._news.append(partial(self._refused.add, TOPIC, refusal))
-        elif pressed:
-            self._note_press(publisher)
-        else:
-            self._note_release(publisher)
+            self._news.append(partial(self._refused.add, topic.label, refusal))
+            return
+        if pressed:
+            self._words.note_press(topic, publisher, PRESSED)
+        elif self.rules.key is None:  # an unsigned False is nothing
+            self._words.note_release(topic, publisher)
+        if self.rules.repeats and self.rules.key is None:
+            self._words.note_repetition(topic, publisher, bool(pressed), time.monotonic())
 
-    def _is_repetition(self, publisher: bytes, info: Any, pressed: bool | None) -> bool:
-        """Whether the other reader has already received this message: publisher, time, number and content are equal."""
+    def _on_signed(self, topic: StopTopic, payload: bytes) -> None:
+        """A word on TOPIC/signed: latch if it is a button's and says pressed."""
+        assert self._challenges is not None
+        self._called += 1
+        self._count_message(topic)
+        now_s = time.monotonic()
         try:
-            stamp_ns = int(info["source_timestamp"])
-            message = (publisher, stamp_ns, info.get("publication_sequence_number"), pressed)
+            if len(payload) > MAX_CHARS:
+                raise BadWordError(f"at most {MAX_CHARS}")
+            word = self._challenges.read(read_message(payload, String).data, topic.name, now_s)
+        except ValueError as error:  # BadWordError, PayloadError
+            topic.bad_words += 1
+            text = f"{len(payload)} bytes on {topic.name}/{SIGNED}: {error}"
+            self._news.append(partial(self._refused.add, f"{topic.name}/{SIGNED}", text))
+            return
+        if word.pressed:
+            self._latch(PRESSED)
+        who = word.button.encode()
+        self._words.note_repetition(topic, who, word.pressed, word.challenged_s)
+        if word.pressed:
+            self._words.note_press(topic, who, PRESSED)
+        else:
+            self._words.note_release(topic, who)
+
+    def _is_repetition(self, topic: StopTopic, info: Any, pressed: bool | None) -> bool:
+        """Whether this message was received before: by the topic's other reader, or again by a new one, which is told
+        what a publisher has kept. Publisher, time, number and content are equal. False if anything fails."""
+        try:
+            return _identity(topic, info, pressed) in self._heard
         except Exception:  # noqa: BLE001  nothing is known of the message: it counts
             return False
-        if stamp_ns <= 0:
-            return False
-        if message in self._heard:
-            return True
-        self._heard.append(message)
-        return False
 
-    def _count_message(self) -> None:
+    def _note_message(self, topic: StopTopic, info: Any, pressed: bool | None) -> None:
+        with suppress(Exception):
+            self._heard.append(_identity(topic, info, pressed))
+
+    def _count_message(self, topic: StopTopic) -> None:
         """Latch if more messages came than the queue can safely hold."""
         now_s = time.monotonic()
         self._waited += 1
         self._times_s.append(now_s)
         if len(self._times_s) == FLOOD and now_s - self._times_s[0] < 1.0:
-            self._press(UNKNOWN, FLOODED)
+            self._press(topic, FLOODED)
         elif self._waited > FLOOD:
-            self._press(UNKNOWN, BACKLOG)
+            self._press(topic, BACKLOG)
 
-    def _press(self, publisher: bytes, reason: str) -> None:
+    def _press(self, topic: StopTopic, reason: str) -> None:
         self._latch(reason)
-        self._note_press(publisher)
-
-    def _note_press(self, publisher: bytes) -> None:
-        with self._lock:
-            self._presses += 1
-            known = publisher if len(self._down) < KEPT else UNKNOWN
-            self._down[known] = self._presses
-
-    def _note_release(self, publisher: bytes) -> None:
-        """False releases the same publisher's True; if the publisher is not identified it releases nothing."""
-        if publisher != UNKNOWN:
-            with self._lock:
-                self._down.pop(publisher, None)
+        self._words.note_press(topic, UNKNOWN, reason)
 
     def _on_request(self) -> None:
         """A request has no content, so its arrival is enough."""
@@ -250,82 +362,19 @@ class EmergencyStop:
     # -- the executor's thread ----------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Process what the thread has queued: events of the subscription, unreadable messages, log lines."""
+        """Process what the thread has queued: events of the subscription, unreadable messages, log lines. Asks ROS
+        from time to time whether the required buttons are still there."""
         self._take_over()
-        if len(self._spoke) > KEPT:
-            self.present()  # drops publishers that are gone
+        self.buttons.drop_gone()
+        if not self.rules.required or time.monotonic() - self._looked_s < LOOK_PERIOD_S:
+            return
+        self._looked_s = time.monotonic()
+        for reason in self.buttons.look():
+            self._latch_required(reason)
+        for topic in self.buttons.deaf_topics():
+            self._owner.get_logger().warning(f"{topic} is published and nothing is heard: reading it anew")
+            self._renew.add(topic)
 
     def _take_over(self) -> None:
         while self._news:
             self._news.popleft()()
-
-    def publishers(self) -> dict[bytes, str]:
-        """The topic's current publishers: gid -> name of the node. Taken from the list of publishers, because rclpy's
-        count_publishers does not remap the name."""
-        return {bytes(info.endpoint_gid): publisher_name(info) for info in self._publishers_info()}
-
-    def _publishers_info(self) -> list[Any]:
-        """What ROS says of the topic's publishers; notes when each was discovered."""
-        infos = list(self._owner.get_publishers_info_by_topic(TOPIC))
-        now_s = time.monotonic()
-        discovered_s = self._discovered_s
-        self._discovered_s = {}
-        for info in infos:
-            gid = bytes(info.endpoint_gid)
-            self._discovered_s[gid] = discovered_s.get(gid, now_s)
-        return infos
-
-    def unheard(self) -> list[str]:
-        """Nodes whose last message may still be on its way: discovered a moment ago, and no message of them came."""
-        kept = {bytes(info.endpoint_gid): info for info in self._publishers_info() if _keeps_its_last_word(info)}
-        with self._lock:
-            spoke = set(self._spoke_kept)
-        if UNKNOWN in spoke and len(kept) == 1:  # nobody else can have said it
-            return []
-        limit_s = time.monotonic() - HISTORY_S
-        silent = [info for gid, info in kept.items() if gid not in spoke and self._discovered_s[gid] > limit_s]
-        return sorted({publisher_name(info) for info in silent})
-
-    def deaf_to(self) -> list[str]:
-        """Nodes whose messages are not received: DDS does not match a publisher that is not reliable, or of another
-        type."""
-        return sorted({publisher_name(info) for info in self._publishers_info() if not _can_be_heard(info)})
-
-    @property
-    def pressed(self) -> bool | None:
-        """Whether any publisher's newest message is True; None if no message came."""
-        with self._lock:
-            return bool(self._down) if self._down or self._spoke else None
-
-    def present(self) -> bool:
-        """Whether there is a publisher whose last message a later actuator hears too, and a message of it came."""
-        infos = self._publishers_info()
-        alive = {bytes(info.endpoint_gid) for info in infos}
-        kept = {bytes(info.endpoint_gid) for info in infos if _keeps_its_last_word(info)}
-        with self._lock:
-            self._spoke &= alive | self._down.keys() | {UNKNOWN}
-            self._spoke_kept &= kept | {UNKNOWN}
-            return bool(kept) and bool(self._spoke_kept)
-
-    def pressers(self) -> list[str]:
-        """The publishers that have pressed and not released, as text."""
-        alive = self.publishers()
-        with self._lock:
-            down = list(self._down)
-        return sorted(alive.get(who, "a publisher that is gone" if who else "an unknown publisher") for who in down)
-
-    def release(self) -> tuple[bool, str]:
-        """Release what publishers have pressed that cannot release it themselves: they are gone or unknown.
-
-        If a present publisher still presses: (False, why)."""
-        with self._lock:
-            before = dict(self._down)
-        alive = self.publishers()
-        gone = {who: number for who, number in before.items() if who not in alive}
-        with self._lock:
-            for who, number in gone.items():
-                if self._down.get(who) == number:  # not pressed again meanwhile
-                    del self._down[who]
-        if still := self.pressers():
-            return False, f"still pressed by {', '.join(still)}: release it there"
-        return True, "released; disarm, then arm" if gone else "nothing was pressed"

@@ -22,10 +22,12 @@ from auras_ros.nodes.actuator.command_loop import CommandLoop
 from auras_ros.nodes.actuator.emergency_stop import EmergencyStop
 from auras_ros.nodes.actuator.robot_description import DescriptionReader
 from auras_ros.nodes.actuator.settings import ActuatorSettings
+from auras_ros.nodes.actuator.stop_words import StopRules
 from auras_ros.nodes.common.bounded_subscription import subscribe
 from auras_ros.nodes.common.diagnostics import QosWatch
 from auras_ros.nodes.common.messages import JSON_LIMITS, STATE_LIMITS, read_chunk
 from auras_ros.nodes.common.qos import LATCHED, RELIABLE
+from auras_ros.nodes.common.stop_signature import read_key
 from auras_ros.nodes.common.texts import read_json
 from auras_ros.ros import Duration, JumpThreshold, Node, QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
 from auras_ros.ros.bounded import PayloadLimits, RefusedMessages
@@ -38,6 +40,17 @@ DESCRIPTION = "robot_description"
 CHUNK_DIMENSIONS = 8  # limit for a chunk's layout: three are valid, and each one costs time to read
 
 
+def stop_rules(settings: ActuatorSettings) -> StopRules:
+    """What the settings ask of the emergency stop's buttons. Raises KeyFileError."""
+    key_file = settings.emergency_stop_key_file
+    return StopRules(
+        topics=settings.emergency_stops,
+        required=settings.require_emergency_stop,
+        max_silence_s=settings.emergency_stop_max_silence_ms / 1e3,
+        key=read_key(key_file) if key_file else None,
+    )
+
+
 class ActuatorInputs:
     """Subscribes on `node`, keeps what the arming rules need, and disarms when an input demands it."""
 
@@ -47,7 +60,9 @@ class ActuatorInputs:
         self._node, self._settings, self._contract = node, settings, contract
         self._loop, self._agent, self._position, self._clock = loop, loop.agent, loop.position, MonotonicClock()
         self.refused = RefusedMessages(node)
-        self.stop = EmergencyStop(node, loop.stop, self.refused, qos, settings.realtime_priority)
+        priority = settings.realtime_priority
+        self.stop = EmergencyStop(node, loop.stop, self.refused, qos, priority, stop_rules(settings), lambda: loop.live)
+        loop.stop_thread_fault = self.stop.stuck
         self._descriptions = DescriptionReader(list(contract.names))
         self._described_by = b""  # the newest description's digest
         self._waiting = False  # chunks come while it is not armed (logged once)
@@ -101,10 +116,11 @@ class ActuatorInputs:
             joints_age_ns=self._position.age_ns(now_ns),
             unknown=self._position.unknown,
             others=others,
-            pressed=", ".join(self.stop.pressers()),
-            stop_present=self.stop.present(),
-            stop_deaf=", ".join(self.stop.deaf_to()),
-            stop_unheard=", ".join(self.stop.unheard()),
+            pressed=", ".join(self.stop.buttons.pressers()),
+            stop_latched=self.stop.buttons.latched,
+            stop_missing=self.stop.buttons.missing(),
+            stop_deaf=", ".join(self.stop.buttons.deaf_to()),
+            stop_unheard=", ".join(self.stop.buttons.unheard()),
             described=self.described,
             unlimited=self.unlimited,
             limits_pending=self._loop.limits_pending or self._descriptions.busy,

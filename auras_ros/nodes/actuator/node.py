@@ -27,6 +27,7 @@ from auras_ros.nodes.common.config import check_given
 from auras_ros.nodes.common.diagnostics import Diagnostics
 from auras_ros.nodes.common.messages import json_message
 from auras_ros.nodes.common.qos import LATCHED
+from auras_ros.nodes.common.stop_signature import KeyFileError
 from auras_ros.parameters import ParameterError
 from auras_ros.ros import Clock, ClockType, Node
 from auras_ros.ros.msg import String
@@ -59,7 +60,7 @@ class Actuator(Node):
         self._arm_now, self._armed_ns = settings.arm_on_start, 0
         self._state = self.create_publisher(String, "~/state", LATCHED)
         self.create_service(Trigger, "~/arm", partial(self._answer, self._on_arm))
-        self.create_service(Trigger, "~/release_stop", partial(self._answer, self._inputs.stop.release))
+        self.create_service(Trigger, "~/release_stop", partial(self._answer, self._inputs.stop.buttons.release))
         # ~/stop is served by the emergency stop's thread. No request of ~/stop or ~/disarm may be lost.
         self.create_service(Trigger, "~/disarm", partial(self._answer, self._on_disarm), qos_profile=REQUESTS)
         steady = Clock(clock_type=ClockType.STEADY_TIME)
@@ -72,6 +73,7 @@ class Actuator(Node):
         self._loop.configure_process()  # first, because it sets the priority of all threads, also of later ones
         self._inputs.start()
         self._loop.start()
+        self.get_logger().info(f"emergency stop: {self._inputs.stop.rules}")
 
     def working(self) -> bool:
         """Whether the threads of the ticks and of the emergency stop are alive."""
@@ -129,7 +131,7 @@ class Actuator(Node):
 
 def main(argv: list[str] | None = None) -> int:
     """Entry point of the executable `actuator`."""
-    bad_settings = (ContractError, ParameterError, OSError)
+    bad_settings = (ContractError, ParameterError, KeyFileError, OSError)
     check = partial(check_given, "actuator")
     return run_node(lambda _: Actuator(), bad_settings, check_arguments=check, argv=argv, shared_memory=False)
 

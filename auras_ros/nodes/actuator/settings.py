@@ -12,6 +12,7 @@ from auras_ros.checkpoints.manifest import MANIFEST, ROBOT, read_policy, read_ro
 from auras_ros.parameters import ParameterError, parameter
 
 COMMANDS = ("array", "twist")
+MIN_SILENCE_MS = 250.0  # two challenges may be lost, and a busy machine be late
 _TOPIC = re.compile(r"(~/|/)?[A-Za-z_]\w*(/[A-Za-z_]\w*)*", re.ASCII)
 _SUBSTITUTION = re.compile(r"\{(node|ns|namespace)\}")
 
@@ -50,7 +51,22 @@ class ActuatorSettings:
     trajectory_topic: str = parameter(
         "joint_trajectory", "topic of the trajectories: set it to the controller's, or remap it"
     )
-    require_emergency_stop: bool = parameter(False, "refuse arming without a live publisher of emergency_stop")
+    emergency_stops: tuple[str, ...] = parameter(
+        ("emergency_stop",), "topics of the emergency stop, one for each button: True on any of them stops"
+    )
+    require_emergency_stop: bool = parameter(
+        False, "refuse arming without a live button on each of emergency_stops, and stop when one falls silent"
+    )
+    emergency_stop_max_silence_ms: float = parameter(
+        500.0,
+        "a required button that says nothing for longer than this stops the robot (at least 250); 0: buttons say "
+        "changes only, and their silence counts as released",
+        0.0,
+        10000.0,
+    )
+    emergency_stop_key_file: str = parameter(
+        "", "file of 32 bytes (mode 0600) that the buttons have too: then only signed words of required buttons count"
+    )
     require_robot_description: bool = parameter(
         False, "refuse arming until robot_description has given the limits of every position-controlled joint"
     )
@@ -64,6 +80,26 @@ class ActuatorSettings:
         for name, value in (("action_topic", self.action_topic), ("trajectory_topic", self.trajectory_topic)):
             if not _TOPIC.fullmatch(_SUBSTITUTION.sub("x", value)):
                 raise ParameterError(f"actuator: {name}: {value!r} is not a topic name")
+
+        self._check_emergency_stop()
+
+    def _check_emergency_stop(self) -> None:
+        """Raises ParameterError."""
+        silence_ms = self.emergency_stop_max_silence_ms
+        if not self.emergency_stops or len(set(self.emergency_stops)) != len(self.emergency_stops):
+            raise ParameterError(f"actuator: emergency_stops: expected different topics, got {self.emergency_stops!r}")
+        for topic in self.emergency_stops:
+            if not isinstance(topic, str) or not _TOPIC.fullmatch(_SUBSTITUTION.sub("x", topic)):
+                raise ParameterError(f"actuator: emergency_stops: {topic!r} is not a topic name")
+        if 0.0 < silence_ms < MIN_SILENCE_MS:
+            raise ParameterError(
+                f"actuator: emergency_stop_max_silence_ms: must be 0 or at least {MIN_SILENCE_MS:g}, got {silence_ms:g}"
+            )
+        if self.emergency_stop_key_file and not (self.require_emergency_stop and silence_ms):
+            raise ParameterError(
+                "actuator: emergency_stop_key_file: needs require_emergency_stop: true and "
+                "emergency_stop_max_silence_ms above 0, because signed words answer challenges all the time"
+            )
 
     @property
     def period_ns(self) -> int:

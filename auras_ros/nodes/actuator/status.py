@@ -11,12 +11,12 @@ from typing import Any
 
 from auras_ros.action import SafetyState
 from auras_ros.clock import MonotonicClock
-from auras_ros.nodes.actuator.arming import ACTIVE, REQUIRED_STOP_QOS, STOP_QOS
+from auras_ros.nodes.actuator.arming import ACTIVE
 from auras_ros.nodes.actuator.command_loop import CommandLoop
-from auras_ros.nodes.actuator.emergency_stop import TOPIC as STOP_TOPIC
 from auras_ros.nodes.actuator.inputs import ActuatorInputs
 from auras_ros.nodes.actuator.other_publishers import OtherPublishers, conflict_text
 from auras_ros.nodes.actuator.settings import ActuatorSettings
+from auras_ros.nodes.actuator.stop_words import STOP_QOS
 from auras_ros.nodes.common.diagnostics import DiagnosticReport, Level
 
 LATE_TICK_MS = 5.0  # a larger interval error is a warning
@@ -61,7 +61,9 @@ class ActuatorStatus:
             "skipped_ticks": loop.skipped,
             "stalls": loop.stalls,
             "conflict": list(self._conflict.others),
-            "emergency_stop": inputs.stop.pressed,
+            "emergency_stop": inputs.stop.buttons.pressed,
+            "emergency_stop_rule": str(inputs.stop.rules),
+            "emergency_stop_latched": inputs.stop.buttons.latched,
             "limits": inputs.limits,
             "unreadable": inputs.refused.count,
             "counters": stream.counters(),
@@ -126,15 +128,21 @@ class ActuatorStatus:
         return DiagnosticReport(Level.OK, "only this node publishes commands", topics)
 
     def _emergency_stop(self) -> DiagnosticReport:
-        stop, required = self._inputs.stop, self._settings.require_emergency_stop
+        stop, required = self._inputs.stop.buttons, self._settings.require_emergency_stop
         pressers, publishers = stop.pressers(), stop.publishers()
         values = {"pressed": ", ".join(pressers), "publishers": len(publishers), "required": required}
+        values |= {
+            "rule": str(stop.rules),
+            "refused signed words": stop.bad_words,
+            "readers renewed": self._inputs.stop.renewals,
+        }
         if pressers:
             return DiagnosticReport(Level.ERROR, f"pressed by {values['pressed']}", values)
         if deaf := stop.deaf_to():
             text = f"cannot receive {', '.join(deaf)}: publish it as {STOP_QOS}"
             return DiagnosticReport(Level.WARN, text, values)
-        if required and not stop.present():
-            text = f"nobody publishes {STOP_TOPIC} as {REQUIRED_STOP_QOS}, and it is required"
-            return DiagnosticReport(Level.WARN, text, values)
+        if missing := stop.missing():
+            return DiagnosticReport(Level.WARN, f"{missing}, and it is required", values)
+        if latched := stop.latched:
+            return DiagnosticReport(Level.ERROR, f"not released: {latched}", values)
         return DiagnosticReport(Level.OK, "not pressed" if publishers else "none", values)

@@ -32,6 +32,7 @@ WORLDS, BRIDGE_SETTINGS = "auras_ros.sim.worlds", "auras_ros.sim.bridge.settings
 SETTINGS = {  # node -> the dataclass whose fields are its parameters; those of bridges: `settings_of`
     "actuator": "auras_ros.nodes.actuator.settings:ActuatorSettings",
     "agent": "auras_ros.nodes.agent.settings:AgentSettings",
+    "button": "auras_ros.nodes.button.settings:ButtonSettings",
     "vlm": "auras_ros.nodes.vlm.settings:VlmSettings",
 }
 LIFECYCLE = frozenset({"agent", "vlm"})  # nodes that somebody, or `autostart`, configures and activates
@@ -40,7 +41,7 @@ SUPERVISOR = "supervisor"
 RANGES = ("SUBNET", "LOCALHOST", "OFF", "SYSTEM_DEFAULT")  # of discovery, as ROS 2 names them
 OF_EVERY_NODE = frozenset({"use_sim_time", "start_type_description_service"})  # declared by ROS 2 itself
 _WORDS = re.compile(r"[_\d]+")  # my_actuator and agent2 are not misspelt
-PATHS = ("checkpoint",)  # parameters that may be a path relative to the config
+PATHS = ("checkpoint", "emergency_stop_key_file")  # parameters that may be a path relative to the config
 
 
 class ConfigError(ValueError):

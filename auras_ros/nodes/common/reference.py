@@ -12,7 +12,6 @@ from auras_ros.nodes.common.config import SUPERVISOR, nodes, parameters_of
 
 NODES = (SUPERVISOR, *nodes())
 KINDS = {bool: "bool", int: "int", float: "float", str: "text", tuple: "list"}
-EMPTY: dict[object, str] = {"": '""', (): "[]"}  # in YAML
 WIDTH = 110
 HEAD = """# Parameters
 
@@ -48,6 +47,15 @@ def _rows(node: str) -> Iterator[tuple[str, str, str, str, str]]:
     """For each parameter: name, type, allowed range, default as in YAML, meaning."""
     for name, each in parameters_of(node).items():
         low, high, value = each.metadata["low"], each.metadata["high"], each.default
-        default = str(value).lower() if isinstance(value, bool) else EMPTY.get(value, str(value))
+        default = _in_yaml(value)
         allowed = "" if low is None else f"{low:.12g} to {high:.12g}"
         yield name, KINDS[type(value)], allowed, default, each.metadata["description"]
+
+
+def _in_yaml(value: object) -> str:
+    """A default as a config has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return f"[{', '.join(str(item) for item in value)}]"
+    return str(value) or '""'

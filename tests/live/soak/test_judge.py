@@ -30,10 +30,13 @@ class Told:
         age_ns = None if age_ms is None else round(age_ms * MS)
         self.judge.action(ReceivedAction(self.now_ns, state, self.tick, age_ns, np.array([x, y])))
 
-    def trajectory(self, *xs: float, each_ms: float = 100.0, y: float = 0.0, before_ms: float = 0.0) -> None:
+    def trajectory(
+        self, *xs: float, each_ms: float = 100.0, y: float = 0.0, before_ms: float = 0.0, late_ms: float = 0.0
+    ) -> None:
         """Points one after another, of the newest command's tick or one before it."""
         points, after_ns = np.array([[x, y] for x in xs]), np.arange(1, len(xs) + 1) * round(each_ms * MS)
-        self.judge.trajectory(ReceivedTrajectory(self.now_ns - round(before_ms * MS), points, after_ns))
+        at_ns = self.now_ns - round(before_ms * MS)
+        self.judge.trajectory(ReceivedTrajectory(at_ns, points, after_ns, round(late_ms * MS)))
 
     def go_on(self, x: float, state: str = "holding") -> None:
         """For long enough that whatever came is judged."""
@@ -242,6 +245,19 @@ def test_a_trajectory_that_moves_on_in_a_hold(told: Told, points: tuple[float, .
     told.trajectory(*points)
     told.go_on(100.0, "stopped")
     assert told.kinds == {"trajectory moves on": 1}
+
+
+@pytest.mark.parametrize(("late_ms", "violations"), [(40.0, 0), (5.0, 1), (0.0, 1)])
+def test_a_trajectory_whose_time_is_not_known_may_be_older_than_the_hold(
+    told: Told, late_ms: float, violations: int
+) -> None:
+    """Guards against a verdict on the machine: without a stamp of the host's clock only its arrival is known."""
+    told.send()
+    told.send(state="stopped", age_ms=None)
+    told.trajectory(100.0, 110.0, late_ms=late_ms)
+    told.trajectory(100.0)
+    told.go_on(100.0, "stopped")
+    assert told.kinds == ({"trajectory moves on": 1} if violations else {})
 
 
 def test_a_horizon_that_comes_after_the_point_that_ends_it(told: Told) -> None:

@@ -20,7 +20,6 @@ GOOD = Situation(
     lifecycle="active",
     joints_age_ns=10 * MS,
     others=(),
-    stop_present=True,
     described=True,
     ros_time_ns=5,
 )
@@ -30,7 +29,8 @@ FAULTS = [
     ({"pressed": "/button"}, "pressed by /button"),
     ({"stop_deaf": "/button"}, "the emergency stop of /button cannot be received"),
     ({"stop_unheard": "/button"}, "the emergency stop of /button was found a moment ago"),
-    ({"stop_present": False}, "require_emergency_stop"),
+    ({"stop_missing": "nobody publishes emergency_stop"}, "require_emergency_stop"),
+    ({"stop_latched": "emergency stop pressed"}, "call the service ~/release_stop"),
     ({"others": ("/other on action",)}, "conflict: /other on action"),
     ({"ros_time_ns": 0}, "/clock"),
     ({"limits_pending": True}, "about to be taken"),
@@ -72,7 +72,6 @@ def test_of_several_faults_the_first_rule_speaks(which: set[int]) -> None:
 @pytest.mark.parametrize(
     ("fault", "relaxed"),
     [
-        ({"stop_present": False}, ActuatorSettings()),
         ({"described": False}, ActuatorSettings()),
         ({"unlimited": "elbow"}, ActuatorSettings()),
         ({"joints_age_ns": None}, ActuatorSettings(measured_start=False)),

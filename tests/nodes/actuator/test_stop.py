@@ -94,17 +94,16 @@ def test_one_that_was_pressed_before_the_actuator_came_is_heard(
     assert watch.sentinel() == []
 
 
-def test_one_that_is_required_must_be_there_and_is_missed_when_it_dies(
+def test_one_that_is_required_and_says_changes_only_must_be_there_and_stops_when_it_dies(
     actuator: Callable[..., Child], children: Children, fake: FakeAgent, watch: Watch, robot: Robot
 ) -> None:
+    """One that repeats its state: test_required_button."""
     diagnosed = Diagnosed(watch)
-    actuator(require_emergency_stop=True)
+    actuator(require_emergency_stop=True, emergency_stop_max_silence_ms=0.0)
     fake.live()
     fake.drive(ramp())
-    missing = (
-        "no emergency stop: nobody publishes emergency_stop as std_msgs/Bool, reliable and transient local, "
-        "and require_emergency_stop is set"
-    )
+    nobody = "nobody publishes /emergency_stop as std_msgs/Bool, reliable and transient local"
+    missing = f"no emergency stop: {nobody}, and require_emergency_stop is set"
     watch.until(lambda: watch.call("actuator/arm") == (False, missing), "the refusal")
     diagnosed.until("actuator: emergency stop", "WARN", "nobody publishes")
     button = children(sys.executable, "-c", BUTTON)
@@ -113,9 +112,12 @@ def test_one_that_is_required_must_be_there_and_is_missed_when_it_dies(
     diagnosed.until("actuator: emergency stop", "OK", "not pressed")
     button.send(signal.SIGTERM)
     button.wait()
+    state = watch.state_where(lambda said: said["state"] == "stopped", "stopped")
+    assert state["reason"].endswith("on /emergency_stop is gone")
     diagnosed.until("actuator: emergency stop", "WARN", "nobody publishes")
     watch.call("actuator/disarm")
     watch.until(lambda: watch.call("actuator/arm") == (False, missing), "the refusal without it")
+    assert watch.call("actuator/release_stop") == (False, f"not released: {nobody}")
 
 
 VOLATILE = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
@@ -169,13 +171,13 @@ def test_a_press_from_a_shell_latches_and_is_released_by_a_person(
     watch.armed()
 
 
-def test_a_volatile_button_stops_but_does_not_satisfy_the_requirement(
+def test_a_volatile_button_that_says_changes_only_stops_but_does_not_satisfy_the_requirement(
     actuator: Callable[..., Child], fake: FakeAgent, watch: Watch, robot: Robot
 ) -> None:
     """An actuator that starts later never hears the last word of a volatile button."""
     diagnosed = Diagnosed(watch)
     button = watch.node.create_publisher(Bool, "emergency_stop", VOLATILE)
-    actuator(require_emergency_stop=True)
+    actuator(require_emergency_stop=True, emergency_stop_max_silence_ms=0.0)
     watch.until(lambda: button.get_subscription_count() > 0, "somebody who hears the button")
     fake.live()
     button.publish(Bool(data=False))
@@ -183,7 +185,7 @@ def test_a_volatile_button_stops_but_does_not_satisfy_the_requirement(
     diagnosed.until("actuator: emergency stop", "WARN", "as std_msgs/Bool, reliable and transient local")
     armed, reason = watch.call("actuator/arm")
     assert not armed
-    assert reason.startswith("no emergency stop: nobody publishes emergency_stop as")
+    assert reason.startswith("no emergency stop: nobody publishes /emergency_stop as")
     button.publish(Bool(data=True))
     watch.state_where(lambda state: state["state"] == "stopped", "stopped")
 

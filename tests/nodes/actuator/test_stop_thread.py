@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from auras_ros.nodes.actuator import command_loop, emergency_stop, realtime
+from auras_ros.nodes.actuator import command_loop, emergency_stop, realtime, stop_buttons
 from auras_ros.nodes.actuator.emergency_stop import BACKLOG, FLOOD, UNKNOWN, EmergencyStop
 from auras_ros.nodes.actuator.node import Actuator
 from auras_ros.nodes.common.diagnostics import QosWatch
@@ -81,7 +81,7 @@ def feed(stop: EmergencyStop, monkeypatch: pytest.MonkeyPatch, words: int, each_
             left[0] -= 1
             now[0] += each_s
             empty[0] = not waiting
-            stop._on_message(RELEASED, {"publisher_gid": b"x" * 16})
+            stop._on_message(stop._words.topics[0], RELEASED, {"publisher_gid": b"x" * 16})
             return True
 
         def close(self) -> None:
@@ -98,7 +98,7 @@ def test_a_queue_that_is_read_too_slowly_to_be_emptied_is_taken_for_a_press(
     """It may have been full meanwhile: fewer than FLOOD words are read in a second, and more came."""
     feed(stop, monkeypatch, words=2000, each_s=0.003, waiting=True)
     assert set(latched) == {BACKLOG}
-    assert stop.pressers() == ["an unknown publisher"]
+    assert stop.buttons.pressers() == ["an unknown publisher"]
 
 
 def test_a_button_that_speaks_often_is_no_flood(
@@ -142,9 +142,9 @@ def test_a_press_latches_whatever_the_middleware_says_of_its_publisher(
     stop: EmergencyStop, latched: list[str], info: Any, presser: bytes
 ) -> None:
     """Guards against rclpy 9: there the identity is a mapping, and reading it as bytes lost every press."""
-    stop._on_message(PRESSED, info)
+    stop._on_message(stop._words.topics[0], PRESSED, info)
     assert latched == [emergency_stop.PRESSED]
-    assert list(stop._down) == [presser]
+    assert list(stop._words.topics[0].down) == [presser]
 
 
 @pytest.mark.parametrize("name", ["publisher_of", "time", "partial"])
@@ -156,7 +156,7 @@ def test_a_press_latches_though_everything_after_it_fails(
 
     monkeypatch.setattr(emergency_stop, name, SimpleNamespace(monotonic=fail) if name == "time" else fail)
     with contextlib.suppress(RuntimeError):
-        stop._on_message(PRESSED, {"publisher_gid": BUTTON})
+        stop._on_message(stop._words.topics[0], PRESSED, {"publisher_gid": BUTTON})
     assert latched == [emergency_stop.PRESSED]
 
 
@@ -164,11 +164,11 @@ def test_a_press_latches_though_everything_after_it_fails(
 def test_bytes_that_are_no_bool_are_refused_and_counted_and_are_no_press(
     stop: EmergencyStop, latched: list[str], payload: bytes
 ) -> None:
-    stop._on_message(payload, {"publisher_gid": BUTTON})
+    stop._on_message(stop._words.topics[0], payload, {"publisher_gid": BUTTON})
     stop.look()
     assert latched == []
     assert stop._refused.count == 1
-    assert stop.pressed is None
+    assert stop.buttons.pressed is None
 
 
 def test_an_error_that_no_ros_raised_yet_is_a_refusal(
@@ -178,7 +178,7 @@ def test_an_error_that_no_ros_raised_yet_is_a_refusal(
         raise OSError("planted")
 
     monkeypatch.setattr(emergency_stop, "deserialize_message", fail)
-    stop._on_message(PRESSED, {})
+    stop._on_message(stop._words.topics[0], PRESSED, {})
     stop.look()
     assert (latched, stop._refused.count) == ([], 1)
 
@@ -194,11 +194,11 @@ def test_a_message_that_both_readers_hear_counts_once(
     stop.start()
     for number, button in enumerate((kept, volatile, kept), start=1):
         button.publish(Bool(data=True))
-        until(lambda number=number: stop._presses >= number)
+        until(lambda number=number: stop._words.presses >= number)
     kept.publish(Bool(data=False))
     volatile.publish(Bool(data=True))
-    until(lambda: stop._presses >= 4)
-    assert stop._presses == 4
+    until(lambda: stop._words.presses >= 4)
+    assert stop._words.presses == 4
     assert set(latched) == {emergency_stop.PRESSED}
 
 
@@ -212,16 +212,16 @@ def test_a_button_that_was_just_found_may_still_have_something_to_say(
     executor = SingleThreadedExecutor()
     executor.add_node(owner)
     button = other.create_publisher(Bool, "emergency_stop", LATCHED)
-    until(lambda: stop.unheard() == ["/other"], lambda: executor.spin_once(0.0))
-    late_s = time.monotonic() + emergency_stop.HISTORY_S + 1.0
+    until(lambda: stop.buttons.unheard() == ["/other"], lambda: executor.spin_once(0.0))
+    late_s = time.monotonic() + stop_buttons.HISTORY_S + 1.0
     with monkeypatch.context() as later:
-        later.setattr(emergency_stop, "time", SimpleNamespace(monotonic=lambda: late_s))
-        assert stop.unheard() == [], "a button that never says anything keeps nobody from arming"
-    assert stop.unheard() == ["/other"]
+        later.setattr(stop_buttons, "time", SimpleNamespace(monotonic=lambda: late_s))
+        assert stop.buttons.unheard() == [], "a button that never says anything keeps nobody from arming"
+    assert stop.buttons.unheard() == ["/other"]
     stop.start()
     button.publish(Bool(data=False))
-    until(lambda: stop.pressed is False)
-    assert stop.unheard() == []
+    until(lambda: stop.buttons.pressed is False)
+    assert stop.buttons.unheard() == []
 
 
 # -- its place among the threads ------------------------------------------------------------------------------
