@@ -18,6 +18,7 @@ from auras_ros.ros.dds.cdr import CdrError
 from auras_ros.ros.dds.endpoint import Writer
 from auras_ros.ros.dds.graph import _WRITER_QOS
 from auras_ros.ros.dds.messages import message_type, serialize_bytes
+from auras_ros.ros.dds.participant import Participant
 from auras_ros.ros.msg import String
 
 SpinUntil = Callable[[Callable[[], Any]], None]
@@ -214,16 +215,13 @@ def test_announcements_of_those_that_are_gone_are_forgotten_where_nobody_asks(
             sizes.append(graph._remote.size)
 
     monkeypatch.setattr(graph._remote, "put", put)
-    other = ros.Context()
-    ros.init(args=[], context=other, domain_id=domain)
-    remote = ros.Node("remote", context=other)
     for number in range(8):
-        many, payload = announcer(remote.context.participant, 8_000)  # another participant's each time, as it says
+        participant = Participant(domain)
+        many, payload = announcer(participant, 8_000)
         spin_until(lambda many=many: many.matched_count() > 0)  # type: ignore[misc]
         many.write(payload)
         spin_until(lambda number=number: len(sizes) > number)  # type: ignore[misc]
-        many.close()
-    ros.try_shutdown(context=other)
+        participant.close()
     assert max(sizes) < 500 << 10
     assert graph.ignored_count == 0  # they were forgotten because they are gone
 

@@ -99,17 +99,20 @@ class OwnLayer:
 
 
 def announcer(participant: Any, entities: int) -> tuple[Any, list[Any]]:
-    """A writer, and what another participant would announce that has so many entities."""
+    """A writer of the participant, and its announcement of so many entities. Others forget the announcement when the
+    participant ends. rclpy keeps one that names no living participant for ever."""
     from auras_ros.nodes.common.qos import LATCHED
     from auras_ros.ros.dds.endpoint import Writer
     from auras_ros.ros.dds.messages import serialize
     from auras_ros.ros.msg import message_type
 
-    gid = message_type("rmw_dds_common/msg/Gid")(data=uuid.uuid4().bytes)
+    gid_type = message_type("rmw_dds_common/msg/Gid")
+    entity = gid_type(data=uuid.uuid4().bytes)
     node = message_type("rmw_dds_common/msg/NodeEntitiesInfo")(
-        node_namespace="/", node_name="many", reader_gid_seq=[gid] * entities, writer_gid_seq=[]
+        node_namespace="/", node_name="many", reader_gid_seq=[entity] * entities, writer_gid_seq=[]
     )
     kind = "rmw_dds_common/msg/ParticipantEntitiesInfo"
+    gid = gid_type(data=participant.gid)
     payload = serialize(message_type(kind)(gid=gid, node_entities_info_seq=[node]))
     return Writer(participant, "ros_discovery_info", kind, LATCHED), payload
 
@@ -119,7 +122,7 @@ class Writers:
 
     def __init__(self, context: Any) -> None:
         self._participant = context.participant
-        self._announcing: list[Any] = []
+        self._announcing: list[tuple[Any, Any]] = []  # participants, and the writer of each
         self._raw: list[Any] = []
         self._asker: Any = None
         self._rest = threading.Event()
@@ -127,12 +130,16 @@ class Writers:
 
     def forget(self) -> None:
         while self._announcing:
-            self._announcing.pop().close()
+            participant, _ = self._announcing.pop()
+            participant.close()
 
     def announce(self, entities: Sequence[int]) -> None:
+        from auras_ros.ros.dds.participant import Participant
+
         for count in entities:
-            writer, payload = announcer(self._participant, count)
-            self._announcing.append(writer)
+            participant = Participant(self._participant.domain_id)
+            writer, payload = announcer(participant, count)
+            self._announcing.append((participant, writer))
             wait_until_heard(writer)
             writer.write(payload)
 
