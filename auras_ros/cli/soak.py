@@ -14,8 +14,9 @@ from auras_ros.cli.outputs import check_outputs, make_folder, written
 from auras_ros.cli.progress import Progress
 from auras_ros.live.soak.not_drawn import NOT_DRAWN
 
-OWN: dict[str, dict[str, Any]] = {  # options of one target alone, with their defaults
+OWN: dict[str, dict[str, Any]] = {  # options of some targets, with their defaults
     "loop": {"minutes": 20.0, "only": "", "presses": 0, "load": 0},
+    "wire": {"minutes": 0.0, "only": "", "presses": 50, "load": 0, "unsigned": False},
     "vlm": {"requests": 2000, "model": "pusht-vlm", "kv_mib": 1, "replicas": 1},
 }
 EXAMPLE = """
@@ -25,6 +26,8 @@ examples
   auras soak --only stop_pressed --presses 100     short presses of the emergency stop, each must be latched
   auras soak --load 8                              20 minutes beside eight busy loops: no process may end or disarm
   auras soak --minutes 2 --seed 7 --json soak.json
+  auras soak --target wire                         forged packets against a required emergency stop, 50 presses each
+  auras soak --target wire --minutes 20 --load 8   no attack: does a required button stop the robot without a press?
   auras soak --target vlm                          2,000 requests to `auras serve`, then ten times what it can answer
 
 Simulator, actuator and agent run in separate processes. They are killed, stopped, slowed down, deactivated, and sent
@@ -47,13 +50,14 @@ faults that are not injected, and why (tests: docs/reliability.md)
 def run(argv: list[str]) -> int:
     parser = _parser()
     options = parser.parse_args(argv)
-    for target, own in OWN.items():
-        for name, default in own.items():
-            if target == options.target:
-                setattr(options, name, default if (given := getattr(options, name)) is None else given)
-            elif getattr(options, name) is not None:
-                parser.error(f"--{name.replace('_', '-')}: only with --target {target}")
-    return _vlm(parser, options) if options.target == "vlm" else _loop(parser, options)
+    own = OWN[options.target]
+    for name in sorted({name for names in OWN.values() for name in names}):
+        if name in own:
+            setattr(options, name, own[name] if (given := getattr(options, name)) is None else given)
+        elif getattr(options, name) is not None:
+            targets = " or ".join(target for target, names in OWN.items() if name in names)
+            parser.error(f"--{name.replace('_', '-')}: only with --target {targets}")
+    return {"loop": _loop, "wire": _wire, "vlm": _vlm}[options.target](parser, options)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -67,6 +71,9 @@ def _parser() -> argparse.ArgumentParser:
         help="with --only stop_pressed: N presses of every case, however long they take",
     )  # fmt: skip
     parser.add_argument("--load", type=int, metavar="N", help="N busy loops beside it, and no other fault")
+    parser.add_argument(
+        "--unsigned", action="store_true", default=None, help="of --target wire: button and actuator share no key"
+    )
     text = "of --target vlm (default 2000); ten times the load takes a second for each hundred of them"
     parser.add_argument("--requests", type=int, metavar="N", help=text)
     parser.add_argument("--model", help="of --target vlm: one that ships, or a folder (pusht-vlm)")
@@ -103,6 +110,37 @@ def _loop(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     print(f"\n{table(made)}\nlog: {options.log}", flush=True)
     if options.json:
         written(options.json, made.write)
+    if result.judge.kinds:
+        return 1
+    return INTERRUPTED if stopping else 0
+
+
+def _wire(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    from auras_ros.live.soak_wire.attacks import CASES
+    from auras_ros.live.soak_wire.run import WireSettings, soak_wire
+    from auras_ros.live.soak_wire.summary import wire_report, wire_table
+
+    if not 0 <= options.minutes <= 10_000:
+        parser.error(f"--minutes: must be in [0, 10000], got {options.minutes:g}")
+    if options.presses < 1:
+        parser.error(f"--presses: must be at least 1, got {options.presses}")
+    if not 0 <= options.load <= 64 or (options.load and not options.minutes):
+        parser.error(f"--load: must be 1 to 64, and with --minutes; got {options.load}")
+    only = [word for word in options.only.replace(" ", "").split(",") if word]
+    known = [case.name.replace(" ", "_") for case in CASES]
+    for word in only:
+        if word not in known:
+            parser.error(f"--only: no attack '{word}'; known: {', '.join(known)}")
+    make_folder(parser, "--log", options.log.parent)
+    check_outputs(parser, {"--json": options.json})
+    settings = WireSettings(
+        options.presses, 60.0 * options.minutes, options.load, not options.unsigned, options.seed, tuple(only)
+    )
+    with stop_signals() as stopping, Progress(quiet_s=5.0) as progress:
+        result = soak_wire(settings, options.log, lambda: bool(stopping), progress.say)
+    print(f"\n{wire_table(result)}\nlog: {options.log}", flush=True)
+    if options.json:
+        written(options.json, wire_report(result, interrupted=bool(stopping)).write)
     if result.judge.kinds:
         return 1
     return INTERRUPTED if stopping else 0

@@ -331,7 +331,8 @@ class SoakHarness:
         while time.monotonic() < end_s:
             if self.witness.state.get("state") == "stopped":
                 self.call("actuator/disarm")
-            if self.witness.state.get("emergency_stop"):  # by somebody who is gone, or the refusal says who
+            state = self.witness.state
+            if state.get("emergency_stop") or state.get("emergency_stop_latched"):  # if refused, the answer says why
                 self.call("actuator/release_stop")
             if self.arm() and self.until(lambda: self.witness.driving, ANSWER_S):
                 return True

@@ -133,7 +133,7 @@ def soak(settings: SoakSettings, log: Path, stop: Callable[[], bool], progress: 
         witness.get_logger().set_level(LoggingSeverity.FATAL)  # it hears of what it breaks itself
         violate = partial(judge.violate, "callback failed")  # it did not judge that
         callbacks = stack.enter_context(closing(Callbacks(witness, violate)))
-        _alone(witness, callbacks)
+        wait_alone(witness, callbacks)
         out = stack.enter_context(LogPipe(log))
         supervisor = stack.enter_context(Supervisor(config, log=out.writer, parameters=OVERRIDES))
         rng = random.Random(settings.seed)
@@ -143,7 +143,8 @@ def soak(settings: SoakSettings, log: Path, stop: Callable[[], bool], progress: 
         return run.result
 
 
-def _alone(witness: Witness, callbacks: Callbacks) -> None:
+def wait_alone(witness: Witness, callbacks: Callbacks) -> None:
+    """Wait until others would have been discovered. Raises SoakError if somebody publishes actions already."""
     end_s = time.monotonic() + DISCOVERY_NS / 1e9
     while time.monotonic() < end_s:
         callbacks.spin_once()
