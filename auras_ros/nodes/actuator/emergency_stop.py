@@ -69,7 +69,6 @@ LOOK = FLOOD // 2  # from this number on, check whether the queue is empty
 EMPTY = 5  # the queue is empty after so many turns without a callback; a few may be the middleware's own
 MAX_BYTES = 64
 LOOK_PERIOD_S = 0.25  # how often ROS is asked who publishes on the required topics
-STUCK_S = 1.0  # a thread that has not run for so long cannot judge silence
 PRESSED = "emergency stop pressed"
 FLOODED = f"emergency_stop: more than {FLOOD} messages in a second: one may be lost"
 BACKLOG = f"emergency_stop: more than {FLOOD} messages waited to be read: one may be lost"
@@ -180,8 +179,9 @@ class EmergencyStop:
     def stuck(self) -> str:
         """Why required buttons are not listened to: the thread does not run. Called in the tick thread; empty if it
         runs."""
-        if self.rules.repeats and time.monotonic() - self._turned_s > STUCK_S:
-            return f"emergency stop: its thread has not run for {STUCK_S:g} s"
+        limit_s = self.rules.max_silence_s
+        if self.rules.repeats and time.monotonic() - self._turned_s > limit_s:
+            return f"emergency stop: its thread has not run for {limit_s * 1e3:g} ms"
         return ""
 
     def close(self) -> None:
