@@ -18,7 +18,7 @@ from typing import Any
 
 from auras_ros.ros import DurabilityPolicy, Node, ReliabilityPolicy
 from auras_ros.ros.deaf import dropped_bytes, rediscover, renew_services
-from auras_ros.ros.identity import UNKNOWN, identifies, publisher_of
+from auras_ros.ros.identity import IDENTIFIES_PUBLISHERS, UNKNOWN, publisher_of
 
 LOOK_PERIOD_S = 0.25  # how often `look` is to be called
 SILENT_PERIODS = 20
@@ -124,7 +124,7 @@ class WatchedReader:
         publisher = publisher_of(info)
         if self.periodic:
             now_s = self._clock()
-            if publisher != UNKNOWN or not identifies(info):  # else the publisher is gone
+            if publisher != UNKNOWN or not IDENTIFIES_PUBLISHERS:  # else the publisher is gone
                 self._publishers.setdefault(publisher, _Publisher(now_s)).note_message(now_s)
             self._message_bytes = len(payload) if isinstance(payload, (bytes, memoryview)) else 0
         elif self._is_repetition(publisher, info):
