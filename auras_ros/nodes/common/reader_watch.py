@@ -87,6 +87,7 @@ class WatchedReader:
         self._clock = clock
         self._publishers: dict[bytes, _Publisher] = {}
         self._message_bytes = 0  # of the newest message
+        self._has_news = False  # whether a message came since `look` was last called
         self._dropped_bytes = 0  # by this subscription, up to when all publishers were last heard
         self._renewed_s: float | None = None
         self._pause_s = FIRST_PAUSE_S
@@ -124,6 +125,7 @@ class WatchedReader:
         publisher = publisher_of(info)
         if self.periodic:
             now_s = self._clock()
+            self._has_news = True
             if publisher != UNKNOWN or not IDENTIFIES_PUBLISHERS:  # else the publisher is gone
                 self._publishers.setdefault(publisher, _Publisher(now_s)).note_message(now_s)
             self._message_bytes = len(payload) if isinstance(payload, (bytes, memoryview)) else 0
@@ -154,7 +156,9 @@ class WatchedReader:
 
     def note_heard(self) -> None:
         """Note that all living publishers are heard."""
-        self._dropped_bytes = dropped_bytes(self.subscription)
+        if self._has_news:
+            self._has_news = False
+            self._dropped_bytes = dropped_bytes(self.subscription)
         if self._renewed_s is not None and self._clock() - self._renewed_s >= AT_ONCE_S:
             self._missing = set()  # those that were missing are gone
 
@@ -188,6 +192,7 @@ class WatchedReader:
             heard_s = None if publisher is None else publisher.heard_s()
             if heard_s is not None and heard_s > self._renewed_s:
                 self._missing = set()
+                self._pause_s = FIRST_PAUSE_S
                 return self._clock() - self._renewed_s < AT_ONCE_S
         return False
 
