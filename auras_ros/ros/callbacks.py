@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from auras_ros.output import printable
-from auras_ros.ros import Clock, ClockType, ExternalShutdownException, Node
+from auras_ros.ros import Clock, ClockType, ExternalShutdownException, Node, SingleThreadedExecutor
 from auras_ros.ros.rcutils_errors import error_reset
-from auras_ros.ros.wait_guard import WatchedExecutor
 
 WAKE_S = 0.05  # Python runs a signal handler only between two waits
 SAID_EACH_S = 1.0
@@ -84,7 +83,7 @@ class Callbacks:
     def __init__(self, node: Node, say: Callable[[str], object] | None = None) -> None:
         self._node, self._failures = node, failures_of(node)
         self._say = say or node.get_logger().error
-        self._executor = WatchedExecutor(context=node.context)
+        self._executor = SingleThreadedExecutor(context=node.context)
         self._executor.add_node(node)
         self._reset_error = error_reset()
         self._alive_s, self._turns, self._watching = time.monotonic(), 0, False
@@ -98,10 +97,6 @@ class Callbacks:
         if self._failures.count > count:
             self._watch()
         return not self._broken()
-
-    @property
-    def executor(self) -> WatchedExecutor:
-        return self._executor
 
     def close(self) -> None:
         self._executor.shutdown()

@@ -74,19 +74,19 @@ def run_node(
                 with _refusals(refusals, too_slow):
                     node = build(asked)
                 callbacks = Callbacks(node)
-                guard = WaitGuard(callbacks.executor) if BACKEND == "rclpy" else None
+                guard = WaitGuard()
                 try:
                     with _refusals((RuntimeError,), ()):
                         check_confined()
                     with _refusals(refusals, too_slow):
                         node.start()
                     while not asked and node.working():
+                        guard.note_turn()
                         if not callbacks.spin_once():
                             return BROKEN
                     return 0 if node.working() else BROKEN
                 finally:
-                    if guard is not None:
-                        guard.close()
+                    guard.close()
                     node.halt()
                     time.sleep(ARRIVAL_S)
                     callbacks.close()

@@ -1,9 +1,9 @@
-"""Ends a process whose middleware does not come back from a wait.
+"""Ends a process whose middleware does not come back from a call.
 
-Fast DDS counts up to the sequence number that a HEARTBEAT claims, one by one, and holds the reader's lock meanwhile: one
-forged packet keeps a thread of it busy for hours. The executor, which waits for that lock, runs no callback any more and
-cannot be interrupted. Only a new process helps, and the supervisor starts one. Threads of the node's own run on until
-then: the actuator's has been holding for seconds, because it hears nothing.
+Fast DDS counts up to the sequence number that a HEARTBEAT claims, one by one, and holds the reader's lock meanwhile:
+one forged packet keeps a thread of it busy for hours. The executor, which waits for that lock, runs no callback any
+more and cannot be interrupted. Only a new process helps, and the supervisor starts one. Threads of the node's own run
+on until then: the actuator's has been holding for seconds, because it hears nothing.
 """
 
 from __future__ import annotations
@@ -11,52 +11,53 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
-from typing import Any
 
 from auras_ros.exit_status import BROKEN
-from auras_ros.ros import SingleThreadedExecutor
+from auras_ros.ros.backend import BACKEND
 
 POLL_S = 1.0
-STUCK_POLLS = 10  # so often the same wait is seen, though it should last for a fraction of a second
-
-
-class WatchedExecutor(SingleThreadedExecutor):  # type: ignore[misc]  # rclpy has no types
-    """rclpy's, which tells since when it has been waiting."""
-
-    waiting_since_s: float | None = None
-
-    def wait_for_ready_callbacks(self, *words: Any, **options: Any) -> Any:
-        self.waiting_since_s = time.monotonic()
-        try:
-            return super().wait_for_ready_callbacks(*words, **options)
-        finally:
-            self.waiting_since_s = None
+STUCK_POLLS = 10  # so often the same call is seen; the executor asks for waits of a fraction of a second
+PACKAGE = os.sep + "rclpy" + os.sep
 
 
 class WaitGuard:
-    """Watches one executor from a thread of its own, until `close`."""
+    """Watches the thread that makes it, under rclpy, from a thread of its own until `close`. Cyclone DDS, in our layer,
+    does not hang, and is not watched. That thread calls `note_turn` after each callback or wait."""
 
-    def __init__(self, executor: WatchedExecutor) -> None:
-        self._executor = executor
+    def __init__(self) -> None:
+        self._turns = 0
+        self._watched = threading.get_ident()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="wait guard", daemon=True)
-        self._thread.start()
+        if BACKEND == "rclpy":
+            self._thread.start()
+
+    def note_turn(self) -> None:
+        self._turns += 1
 
     def close(self) -> None:
         self._closed.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _call(self) -> tuple[int, int, int] | None:
+        """The call in which the thread is now, if it is one of rclpy's own into the middleware, and the turn. A callback
+        that takes long is elsewhere."""
+        frame = sys._current_frames().get(self._watched)
+        if frame is None or PACKAGE not in frame.f_code.co_filename:
+            return None
+        return self._turns, id(frame), frame.f_lasti
 
     def _watch(self) -> None:
-        seen_since_s: float | None = None
+        previous = None
         polls = 0  # and no time: a process that was stopped, or a machine that slept, is not stuck
         while not self._closed.wait(POLL_S):
-            since_s = self._executor.waiting_since_s
-            polls = polls + 1 if since_s is not None and since_s == seen_since_s else 0
-            seen_since_s = since_s
+            call = self._call()
+            polls = polls + 1 if call is not None and call == previous else 0
+            previous = call
             if polls >= STUCK_POLLS:
                 text = (
-                    f"fatal: the middleware has not come back from a wait for {polls * POLL_S:g} s, which a broken or "
+                    f"fatal: the middleware has not come back from a call for {polls * POLL_S:g} s, which a broken or "
                     "forged packet can cause: this process ends, to be started again"
                 )
                 print(text, file=sys.stderr, flush=True)

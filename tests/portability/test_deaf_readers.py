@@ -20,6 +20,7 @@ from auras_ros.nodes.common.diagnostics import Diagnostics, Level
 from auras_ros.nodes.common.qos import LATCHED
 from auras_ros.ros.msg import JointState, String
 from auras_ros.ros.srv import Trigger
+from auras_ros.ros.wait_guard import POLL_S, STUCK_POLLS
 from tests.conftest import held_domain
 
 DOMAINS = range(40, 50)
@@ -190,6 +191,8 @@ def test_a_hung_middleware_ends_its_process(context: ros.Context, domain: int) -
             assert time.monotonic() < end_s, "the talker is not discovered"
             time.sleep(0.05)
         guid = bytes(infos[0].endpoint_gid)[:16]
+        with pytest.raises(subprocess.TimeoutExpired):  # a healthy one is left alone, though it mostly waits
+            victim.wait(timeout=STUCK_POLLS * POLL_S + 3.0)
         rtps.send([rtps.heartbeat(guid, rtps.FAR, rtps.FAR)], domain)
         assert victim.wait(timeout=3 * PATIENCE_S) == BROKEN
         assert talker.poll() is None

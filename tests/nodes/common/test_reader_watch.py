@@ -119,10 +119,10 @@ def test_while_it_stays_silent_the_pauses_grow(graph: Graph) -> None:
     graph.talk(reader, ARM, 0.02, 20)
     graph.wait(1.25 + 1 + 2 + 4 + 8)
     assert reader.renewed_count == 5
-    graph.say(reader, ARM)
+    graph.talk(reader, ARM, 0.02, 1)
     graph.wait(1.0)
     assert reader.renewed_count == 5
-    graph.wait(0.5)
+    graph.wait(0.25)
     assert reader.renewed_count == 6, "once it was heard, the pauses begin again"
 
 
