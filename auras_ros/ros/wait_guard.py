@@ -41,8 +41,8 @@ class WaitGuard:
             self._thread.join()
 
     def _call(self) -> tuple[int, int, int] | None:
-        """The call in which the thread is now, if it is one of rclpy's own into the middleware, and the turn. A callback
-        that takes long is elsewhere."""
+        """The turn and the call in which the thread is now, if rclpy itself calls the middleware: a callback that takes
+        long is elsewhere."""
         frame = sys._current_frames().get(self._watched)
         if frame is None or PACKAGE not in frame.f_code.co_filename:
             return None
