@@ -26,6 +26,7 @@ from auras_ros.ros.callbacks import Callbacks
 from auras_ros.ros.fastdds import avoid_shared_memory, check_confined
 from auras_ros.ros.ranges import discovery_range
 from auras_ros.ros.refusals import SETTINGS_ERRORS
+from auras_ros.ros.wait_guard import WaitGuard
 
 # After a node's last message: what is in Fast DDS's shared memory is gone with the process that sent it.
 ARRIVAL_S = 0.05 if BACKEND == "rclpy" else 0.0
@@ -73,16 +74,19 @@ def run_node(
                 with _refusals(refusals, too_slow):
                     node = build(asked)
                 callbacks = Callbacks(node)
+                guard = WaitGuard()
                 try:
                     with _refusals((RuntimeError,), ()):
                         check_confined()
                     with _refusals(refusals, too_slow):
                         node.start()
                     while not asked and node.working():
+                        guard.note_turn()
                         if not callbacks.spin_once():
                             return BROKEN
                     return 0 if node.working() else BROKEN
                 finally:
+                    guard.close()
                     node.halt()
                     time.sleep(ARRIVAL_S)
                     callbacks.close()

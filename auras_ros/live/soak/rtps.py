@@ -101,13 +101,17 @@ def acknack(reader: bytes, writer_entity: bytes, next_number: int) -> bytes:
     return packet(reader, submessage(ACKNACK, final, body))
 
 
-def goodbye(guid: bytes) -> bytes:
-    """A packet in the name of the participant of `guid`: it has left the domain."""
+def goodbye(guid: bytes, number: int = 2) -> bytes:
+    """A packet in the name of the participant of `guid`: it has left the domain. number: its sequence number; Fast DDS
+    ignores one that is not higher than that of the participant's announcement."""
     has_inline_qos, has_key = 0x02, 0x08
-    status = struct.pack("<HHBBBB", 0x0071, 4, 0, 0, 0, 3) + struct.pack("<HH", 1, 0)  # disposed and unregistered
     participant = guid[:PREFIX_BYTES] + b"\x00\x00\x01\xc1"
-    key = b"\x00\x03\x00\x00" + struct.pack("<HH", 0x0050, 16) + participant + struct.pack("<HH", 1, 0)
-    body = struct.pack("<HH", 0, 16) + UNKNOWN_ENTITY + PARTICIPANTS_WRITER + _number(FAR) + status + key
+    end_of_list = struct.pack("<HH", 1, 0)
+    status = struct.pack("<HHBBBB", 0x0071, 4, 0, 0, 0, 3)  # disposed and unregistered
+    key_hash = struct.pack("<HH", 0x0070, 16) + participant  # Fast DDS reads it here, Cyclone DDS in the payload
+    inline_qos = status + key_hash + end_of_list
+    key = b"\x00\x03\x00\x00" + struct.pack("<HH", 0x0050, 16) + participant + end_of_list
+    body = struct.pack("<HH", 0, 16) + UNKNOWN_ENTITY + PARTICIPANTS_WRITER + _number(number) + inline_qos + key
     return packet(guid, submessage(DATA, has_inline_qos | has_key, body))
 
 

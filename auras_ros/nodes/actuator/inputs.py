@@ -82,8 +82,9 @@ class ActuatorInputs:
         agent = self._settings.agent
         chunks = PayloadLimits(chunk_max_bytes, CHUNK_DIMENSIONS)
         self._bounded(qos, Float64MultiArray, f"{agent}/chunk", self._on_chunk, RELIABLE, chunks)
-        self._bounded(qos, String, f"{agent}/heartbeat", self._on_heartbeat, EVERY_BEAT, JSON_LIMITS)
-        self._bounded(qos, JointState, "joint_states", self._on_joint_states, qos_profile_sensor_data, STATE_LIMITS)
+        self._bounded(qos, String, f"{agent}/heartbeat", self._on_heartbeat, EVERY_BEAT, JSON_LIMITS, True)
+        state_qos = qos_profile_sensor_data
+        self._bounded(qos, JointState, "joint_states", self._on_joint_states, state_qos, STATE_LIMITS, True)
         qos.create_subscription(String, DESCRIPTION, self._on_description, LATCHED, raw=True)
 
     def _bounded(
@@ -94,8 +95,12 @@ class ActuatorInputs:
         callback: Callable[[Any], object],
         profile: QoSProfile,
         limits: PayloadLimits,
+        periodic: bool = False,
     ) -> None:
-        subscribe(qos, kind, topic, callback, profile, limits, lambda error: self.refused.add(topic, str(error)))
+        def refuse(error: ValueError) -> None:
+            self.refused.add(topic, str(error))
+
+        subscribe(qos, kind, topic, callback, profile, limits, refuse, periodic=periodic)
 
     def start(self) -> None:
         """Start the emergency stop's thread."""

@@ -30,10 +30,12 @@ class ActuatorWatch:
         self._follows = ""  # the agent's session whose chunks it executes now
         self._unreadable = 0
         self._said = False
-        self._topic = subscribe(qos, String, f"{name}/state", self._on_state, LATCHED, JSON_LIMITS, self._refuse)
+        self._topic = subscribe(
+            qos, String, f"{name}/state", self._on_state, LATCHED, JSON_LIMITS, self._refuse, periodic=True
+        )
 
     def close(self) -> None:
-        self._node.destroy_subscription(self._topic)
+        self._topic.close()
 
     def _on_state(self, message: String) -> None:
         """Raises MessageError."""

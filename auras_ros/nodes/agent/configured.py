@@ -92,7 +92,7 @@ class ConfiguredPolicy:
     def close(self) -> None:
         """Release topics and plans. The frames must have ended."""
         for topic in self._topics:
-            self._node.destroy_subscription(topic)
+            topic.close()
         self.prompts.close()
         self.inputs.close()
         self.actuator.close()

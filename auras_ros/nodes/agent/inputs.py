@@ -80,6 +80,7 @@ class ObservationInputs:
                 qos_profile_sensor_data,
                 STATE_LIMITS,
                 self._refuse_joint_states,
+                periodic=True,
             )
         )
 
@@ -111,7 +112,7 @@ class ObservationInputs:
         self._pictures.close()
         self._stamps.close()
         for topic in self._topics:
-            self._node.destroy_subscription(topic)
+            topic.close()
         self._topics = []
 
     def reset(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from auras_ros.nodes.common.diagnostics import QosWatch
 from auras_ros.nodes.common.messages import IMAGE_LIMITS, image_reader
 from auras_ros.nodes.common.qos import IMAGES
+from auras_ros.nodes.common.reader_watch import WatchedReader
 from auras_ros.nodes.common.texts import MessageError
 from auras_ros.ros import QoSProfile
 from auras_ros.ros.bounded import PayloadLimits, bounded, read_message
@@ -26,10 +27,12 @@ def subscribe(
     refuse: Callable[[ValueError], object],
     read: Callable[[memoryview | bytes], Any] | None = None,
     newest: bool = False,
-) -> Any:
+    periodic: bool = False,
+) -> WatchedReader:
     """The subscription, which calls `callback(message)` for messages within the limits; it may refuse one by a
     MessageError. refuse: called with the reason for each refused message. read: the message in a payload; None: of the
-    type `kind`. newest: of messages that wait, only the newest is read."""
+    type `kind`. newest: of messages that wait, only the newest is read. periodic: whether a living publisher that is
+    silent is a fault, so that the reader is made again."""
 
     def call(message: Any) -> None:
         try:
@@ -42,7 +45,7 @@ def subscribe(
     except RuntimeError:  # rclpy's, of a bad name: creating the subscription says what is wrong with it
         name = topic
     take = bounded(name, read or partial(read_message, kind=kind), call, limits, refuse)
-    return qos.create_subscription(kind, topic, take, profile, raw=True, newest=newest)
+    return qos.create_subscription(kind, topic, take, profile, raw=True, newest=newest, periodic=periodic)
 
 
 def subscribe_to_camera(
@@ -52,9 +55,9 @@ def subscribe_to_camera(
     refuse: Callable[[ValueError], object],
     *,
     compressed: bool,
-) -> Any:
+) -> WatchedReader:
     """The subscription to a camera's images, raw or compressed. Of images that wait, only the newest is read."""
     kind, end = (CompressedImage, "/compressed") if compressed else (Image, "")
     topic = f"camera/{name}/image_raw{end}"
     read = image_reader(compressed=compressed)
-    return subscribe(qos, kind, topic, callback, IMAGES, IMAGE_LIMITS, refuse, read=read, newest=True)
+    return subscribe(qos, kind, topic, callback, IMAGES, IMAGE_LIMITS, refuse, read=read, newest=True, periodic=True)

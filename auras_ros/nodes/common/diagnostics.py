@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import Any
 
 from auras_ros.nodes.common.qos import RELIABLE
+from auras_ros.nodes.common.reader_watch import LOOK_PERIOD_S, ReaderWatch, Receive, WatchedReader
 from auras_ros.output import printable
 from auras_ros.ros import (
     Clock,
@@ -65,7 +66,9 @@ class Diagnostics:
         self._tasks: dict[str, Callable[[], DiagnosticReport]] = {"callbacks": self._check_callbacks}
         self.qos = QosWatch(node, self.changed)
         self._publisher = self.qos.create_publisher(DiagnosticArray, TOPIC, RELIABLE)
-        node.create_timer(period_s, self.changed, clock=Clock(clock_type=ClockType.STEADY_TIME))
+        steady = Clock(clock_type=ClockType.STEADY_TIME)
+        node.create_timer(period_s, self.changed, clock=steady)
+        node.create_timer(LOOK_PERIOD_S, self.qos.readers.look, clock=steady)
 
     def add(self, task: str, check: Callable[[], DiagnosticReport]) -> None:
         """Call `check` from now on. Raises ValueError for a task that exists already."""
@@ -74,8 +77,8 @@ class Diagnostics:
         self._tasks[task] = check
 
     def add_all(self, checks: Mapping[str, Callable[[], DiagnosticReport]]) -> None:
-        """The node's own tasks, and that of its topics' QoS."""
-        for task, check in {**checks, "qos": self.qos.check}.items():
+        """The node's own tasks, and those of its topics' QoS and readers."""
+        for task, check in {**checks, "qos": self.qos.check, "readers": self._check_readers}.items():
             self.add(task, check)
 
     def count_also(self, node: Node) -> None:
@@ -101,6 +104,15 @@ class Diagnostics:
         last = "; ".join(each.last for each in failed)
         values = {"failed": sum(each.count for each in failed)}
         return DiagnosticReport(Level.WARN, f"callbacks failed, last: {last}", values)
+
+    def _check_readers(self) -> DiagnosticReport:
+        values: dict[str, object] = {}
+        for topic, (renewed, deaf) in sorted(self.qos.readers.counts().items()):
+            values[f"{topic} renewed"] = renewed
+            values[f"{topic} deaf"] = deaf
+        if silent := self.qos.readers.silent_topics():
+            return DiagnosticReport(Level.WARN, f"publishers are alive and not heard: {', '.join(silent)}", values)
+        return DiagnosticReport(Level.OK, "no publisher is alive and not heard", values)
 
     def _status(self, task: str, report: DiagnosticReport) -> DiagnosticStatus:
         return DiagnosticStatus(
@@ -130,6 +142,7 @@ class QosWatch:
 
     def __init__(self, node: Node, news: Callable[[], None]) -> None:
         self.node, self._logger, self._news = node, node.get_logger(), news
+        self.readers = ReaderWatch(node, self._logger.warning)
         self._counts: dict[tuple[str, str], _Count] = {}
 
     def create_publisher(self, kind: Any, topic: str, profile: QoSProfile) -> Any:
@@ -137,16 +150,27 @@ class QosWatch:
         return self.node.create_publisher(kind, topic, profile, event_callbacks=self.publisher(topic))
 
     def create_subscription(
-        self, kind: Any, topic: str, callback: Callable[[Any], object], profile: QoSProfile, *, raw: bool = False,
+        self,
+        kind: Any,
+        topic: str,
+        callback: Callable[[Any], object],
+        profile: QoSProfile,
+        *,
+        raw: bool = False,
         newest: bool = False,
-    ) -> Any:  # fmt: skip
-        """The node's, with its events watched. newest: of messages that wait, `callback` gets only the newest."""
-        events = self.subscription(topic)
-        if not newest:
-            return self.node.create_subscription(kind, topic, callback, profile, raw=raw, event_callbacks=events)
+        periodic: bool = False,
+    ) -> WatchedReader:
+        """The node's, with its events watched, and made again when it may be deaf. newest: of messages that wait,
+        `callback` gets only the newest. periodic: whether a living publisher that is silent is a fault."""
         take = NewestMessage(callback)
-        take.subscription = self.node.create_subscription(kind, topic, take, profile, raw=raw, event_callbacks=events)
-        return take.subscription
+
+        def create(receive: Receive) -> Any:
+            events = self.subscription(topic)
+            made = self.node.create_subscription(kind, topic, receive, profile, raw=raw, event_callbacks=events)
+            take.subscription = made if newest else None
+            return made
+
+        return self.readers.add(topic, create, lambda message, _: take(message), periodic)
 
     def publisher(self, topic: str) -> PublisherEventCallbacks:
         return PublisherEventCallbacks(

@@ -81,7 +81,7 @@ class CameraInputs:
     def close(self) -> None:
         self._stamps.close()
         for topic in self._topics:
-            self._node.destroy_subscription(topic)
+            topic.close()
         self._topics = []
 
     def forget(self) -> None:

@@ -46,7 +46,7 @@ class ConfiguredVlm:
 
     def close(self) -> None:
         """Release topics and engine: waits for a forward that runs."""
-        self._node.destroy_subscription(self._questions)
+        self._questions.close()
         self.cameras.close()
         if self.detections is not None:
             self.detections.close()

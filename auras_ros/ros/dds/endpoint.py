@@ -173,6 +173,20 @@ class Reader(_Endpoint):
                 return Received(_payload(sample), info.publication_handle, info.source_timestamp)
         return None
 
+    def dropped_bytes(self) -> int:
+        """How many bytes came for this reader's matched writers and were dropped, because they had come before or were
+        taken for old; 0 if the reader is closed."""
+        with self.lock:
+            statistics = None if self.closed else dds.create_statistics(self.ref)
+            if not statistics:
+                return 0
+            try:
+                dds.check(dds.refresh_statistics(statistics), f"statistics of {self.topic}")
+                dropped = dds.lookup_statistic(statistics, b"discarded_bytes")
+                return int(dropped.contents.u64) if dropped else 0
+            finally:
+                dds.delete_statistics(statistics)
+
     def writer_gid(self, publication_handle: int) -> bytes:
         """The 16 bytes that identify a writer; empty if it no longer exists and its gid is not kept from before."""
         known = self._writers.get(publication_handle)

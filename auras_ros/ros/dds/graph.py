@@ -157,6 +157,13 @@ class Graph:
                 if name == wanted
             ]
 
+    def other_participants(self) -> set[bytes]:
+        """The participants (16 bytes each) of other processes that have a publisher or a subscription."""
+        with self._lock:
+            kinds = (dds.BUILTIN_PUBLICATION, dds.BUILTIN_SUBSCRIPTION)
+            participants = {whose for kind in kinds for _, whose, _, _, _ in self._endpoints(kind)}
+        return participants - {self._participant.gid}
+
     def topics(self) -> dict[str, set[str]]:
         """Absolute topic names and their ROS types."""
         found: dict[str, set[str]] = {}

@@ -73,6 +73,12 @@ class Endpoint(ct.Structure):
     ]  # fmt: skip
 
 
+class Statistic(ct.Structure):
+    """dds_stat_keyvalue."""
+
+    _fields_ = [("name", ct.c_char_p), ("kind", ct.c_int), ("u64", ct.c_uint64)]
+
+
 def _library_path() -> Path:
     """The path of libddsc in the wheel, found without importing the wheel's Python part (which takes 0.3 s)."""
     spec = importlib.util.find_spec("cyclonedds")
@@ -163,6 +169,11 @@ serdata_to_ref = _c("ddsi_serdata_to_ser_ref", _PTR, _PTR, ct.c_size_t, ct.c_siz
 serdata_unref = _c("ddsi_serdata_unref", None, _PTR)
 writecdr = _c("dds_writecdr", _RC, _ENTITY, _PTR)
 takecdr = _c("dds_takecdr", _RC, _ENTITY, ct.POINTER(_PTR), _U32, ct.POINTER(SampleInfo), _U32)
+
+create_statistics = _c("dds_create_statistics", _PTR, _ENTITY)
+refresh_statistics = _c("dds_refresh_statistics", _RC, _PTR)
+lookup_statistic = _c("dds_lookup_statistic", ct.POINTER(Statistic), _PTR, ct.c_char_p)
+delete_statistics = _c("dds_delete_statistics", None, _PTR)
 
 create_qos = _c("dds_create_qos", _PTR)
 delete_qos = _c("dds_delete_qos", None, _PTR)

@@ -11,7 +11,8 @@ from tests.nodes.diagnosed import Diagnosed
 from tests.nodes.stand_ins import FakeAgent, Robot, ramp
 from tests.nodes.wire import Child, Watch
 
-TASKS = ("state", "agent", "timing", "limits", "chunks", "command topic", "emergency stop", "qos", "callbacks")
+TASKS = ("state", "agent", "timing", "limits", "chunks", "command topic", "emergency stop", "qos", "readers",
+         "callbacks")  # fmt: skip
 
 
 def test_every_task_speaks_and_follows_what_happens(

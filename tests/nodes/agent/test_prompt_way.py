@@ -111,15 +111,13 @@ class Node:
         say = lambda text, **_: self.logged.append(text)  # noqa: E731
         return SimpleNamespace(debug=say, info=say, warning=say, error=say)
 
-    def create_subscription(self, kind: Any, topic: str, take: Callable[[Any], None], *_: Any, **__: Any) -> str:
+    def create_subscription(self, kind: Any, topic: str, take: Callable[[Any], None], *_: Any, **__: Any) -> Any:
         assert topic == "prompt"
         self.prompt = lambda message: take(serialized(String(data=message.data)))  # the subscription is raw
-        return topic
+        return SimpleNamespace(close=lambda: None)
 
     def resolve_topic_name(self, topic: str) -> str:
         return f"/{topic}"
-
-    def destroy_subscription(self, topic: Any) -> None: ...
 
 
 class Robot:

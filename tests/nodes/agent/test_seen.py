@@ -55,7 +55,6 @@ class Bench:
             get_clock=lambda: clock,
             get_logger=lambda: SimpleNamespace(warning=say, info=say),
             get_parameter=lambda name: SimpleNamespace(value=self.simulated),
-            destroy_subscription=lambda topic: None,
             resolve_topic_name=lambda topic: f"/{topic}",
         )
         qos: Any = SimpleNamespace(node=node, create_subscription=self._subscribe)
@@ -69,9 +68,9 @@ class Bench:
         self.threshold, self.jump = threshold, post_callback
         return SimpleNamespace(unregister=lambda: None)
 
-    def _subscribe(self, kind: Any, topic: str, callback: Any, *_: Any, **__: Any) -> str:
+    def _subscribe(self, kind: Any, topic: str, callback: Any, *_: Any, **__: Any) -> Any:
         self.callbacks[topic] = callback
-        return topic
+        return SimpleNamespace(close=lambda: None)
 
     def _on_clock_jump(self) -> None:
         self.epochs += 1
