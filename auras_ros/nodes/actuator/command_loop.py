@@ -37,9 +37,11 @@ class CommandLoop:
         contract: Contract,
         outputs: CommandPublishers,
         clock: SchedulerClock,
+        checkpoint: str,
     ) -> None:
+        """checkpoint: digest of the checkpoint that has this contract."""
         self._settings, self._outputs, self._clock = settings, outputs, clock
-        self.agent = AgentWatch(settings.agent_timeout_ms)
+        self.agent = AgentWatch(settings.agent_timeout_ms, checkpoint)
         self.position = PositionMonitor(contract, settings.place_tolerance if settings.measured_start else 0.0)
         self._tick_began_ns = 0  # by the stream's clock
         self.stopped_by_person = False  # or disarmed: arm_on_start has no effect any more

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from auras_ros import resources
 from auras_ros.action import SEAMS, Contract, ContractError
 from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.identity import checkpoint_digest
 from auras_ros.checkpoints.manifest import MANIFEST, ROBOT, read_policy, read_robot
 from auras_ros.parameters import ParameterError, parameter
 
@@ -20,7 +21,11 @@ _SUBSTITUTION = re.compile(r"\{(node|ns|namespace)\}")
 class ActuatorSettings:
     """Parameters of the actuator. Raises ParameterError for an unknown value."""
 
-    checkpoint: str = parameter("pusht", "checkpoint whose action contract is enforced: a name or a folder")
+    checkpoint: str = parameter(
+        "pusht",
+        "checkpoint whose action contract is enforced: a name or a folder; only an agent that runs the same one is armed",
+        names_files=True,
+    )
     agent: str = parameter("agent", "name of the agent node whose ~/chunk and ~/heartbeat are taken")
     rate_hz: float = parameter(100.0, "commands a second", 10.0, 200.0)
     agent_timeout_ms: float = parameter(100.0, "hold when the agent's heartbeat is older than this", 40.0, 1000.0)
@@ -74,6 +79,14 @@ class ActuatorSettings:
     def command_topics(self) -> tuple[str, ...]:
         """The topics of commands, on which only the actuator may publish."""
         return (self.action_topic, self.trajectory_topic) if self.joint_trajectory else (self.action_topic,)
+
+
+def load_digest(checkpoint: str) -> str:
+    """The digest of a checkpoint, which the agent's must equal. Raises ContractError or OSError."""
+    try:
+        return checkpoint_digest(resources.checkpoint(checkpoint))
+    except CheckpointError as error:
+        raise ContractError(str(error)) from error
 
 
 def load_contract(checkpoint: str) -> Contract:

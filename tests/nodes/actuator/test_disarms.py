@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from auras_ros.action import Contract
-from auras_ros.nodes.actuator.settings import load_contract
+from auras_ros.nodes.actuator.settings import load_contract, load_digest
 from auras_ros.ros import QoSProfile, ReliabilityPolicy
 from auras_ros.ros.msg import ClockMsg, String, TimeMsg
 from tests.nodes.controllers import channel, contract_folder
@@ -62,7 +62,7 @@ def test_an_agent_that_is_no_longer_active_disarms_and_another_one_does_not(
         fake.lifecycle = "active"
         watch.arm()  # and not by itself
         watch.armed()
-    other = FakeAgent(watch.node, fake.contract, "other")
+    other = FakeAgent(watch.node, fake.contract, fake.digest, "other")
     other.lifecycle = "inactive"
     other.live()
     watch.state_where(lambda state: state["agent"] == "other", "it was heard")
@@ -167,6 +167,11 @@ def contract(tmp_path: Path) -> Contract:
     """The table in metres, a unit that a description's limits can be compared with."""
     table = [channel(name, unit="m", lower=0.0, upper=512.0, max_rate=4000.0) for name in NAMES]
     return load_contract(contract_folder(tmp_path / "table", table, 100.0))
+
+
+@pytest.fixture
+def digest(contract: Contract, tmp_path: Path) -> str:
+    return load_digest(str(tmp_path / "table"))
 
 
 @pytest.fixture
