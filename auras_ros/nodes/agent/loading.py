@@ -24,6 +24,7 @@ from auras_ros.ros.refusals import SETTINGS_ERRORS
 _OWN = (CheckpointError, DeviceError, ParameterError, PlanError, OSError)
 BAD_SETTINGS_ERRORS: tuple[type[Exception], ...] = (*_OWN, *SETTINGS_ERRORS)  # invalid settings
 TOO_SLOW_ERRORS = (TooSlowError,)  # of those, the ones that may pass: the machine was busy
+TOLD_ERRORS = (DeviceError, ParameterError, PlanError)  # and those that other nodes are told in full
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, ClassVar, NoReturn
 
 from auras_ros.nodes.agent.configured import ConfiguredPolicy
-from auras_ros.nodes.agent.loading import BAD_SETTINGS_ERRORS, TOO_SLOW_ERRORS, load_policy
+from auras_ros.nodes.agent.loading import BAD_SETTINGS_ERRORS, TOLD_ERRORS, TOO_SLOW_ERRORS, load_policy
 from auras_ros.nodes.agent.overload import OverloadLevel
 from auras_ros.nodes.agent.publishers import AgentPublishers
 from auras_ros.nodes.agent.settings import AgentSettings
@@ -22,8 +22,6 @@ from auras_ros.nodes.agent.status import AgentStatus, resource_usage
 from auras_ros.nodes.common.config import check_given
 from auras_ros.nodes.common.heartbeat import frame_limit_ns
 from auras_ros.nodes.common.loaded_node import STALL_S, SUCCESS, LoadedNode
-from auras_ros.parameters import ParameterError
-from auras_ros.pipeline.plan import PlanError
 from auras_ros.ros import LifecycleState, TransitionCallbackReturn
 from auras_ros.ros.process import leave, run_node
 from auras_ros.ros.srv import Trigger
@@ -36,7 +34,7 @@ class Agent(LoadedNode):
     SETTINGS: ClassVar[type[Any]] = AgentSettings
     BAD_SETTINGS_ERRORS: ClassVar[tuple[type[Exception], ...]] = BAD_SETTINGS_ERRORS
     TOO_SLOW_ERRORS: ClassVar[tuple[type[Exception], ...]] = TOO_SLOW_ERRORS
-    TOLD_ERRORS: ClassVar[tuple[type[Exception], ...]] = (ParameterError, PlanError)
+    TOLD_ERRORS: ClassVar[tuple[type[Exception], ...]] = TOLD_ERRORS
 
     def __init__(self, asked: Sequence[int] = (), **node_options: Any) -> None:
         self.status = AgentStatus(uuid.uuid4().hex[:12])

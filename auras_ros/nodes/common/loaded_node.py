@@ -15,6 +15,7 @@ from concurrent.futures import wait
 from typing import Any, ClassVar, TypeVar
 
 from auras_ros.clock import MonotonicClock
+from auras_ros.device import FolderError
 from auras_ros.exit_status import BROKEN, may_pass
 from auras_ros.nodes.common.diagnostics import Diagnostics
 from auras_ros.nodes.common.heartbeat import Heartbeat
@@ -28,6 +29,7 @@ from auras_ros.ros.msg import SetParametersResult
 from auras_ros.ros.settings import current_parameters, declare_parameters, refusal
 
 SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
+FILE_ERRORS = (FolderError, UnloadableError)  # their messages say what was found on the disk
 FINALIZED = "finalized"
 POLL_S = 0.1  # how often configure reports its progress
 STALL_S = 5.0
@@ -37,14 +39,15 @@ T = TypeVar("T")
 class LoadedNode(LifecycleNode):
     """A subclass has `on_activate`, and what is abstract below. NAME: the node's. SETTINGS: its parameters, with
     `autostart` and `remote_configuration`. BAD_SETTINGS_ERRORS: of configure, for what was set; of these
-    TOO_SLOW_ERRORS may pass by themselves, and TOLD_ERRORS are told to other nodes in full (`_told`).
+    TOO_SLOW_ERRORS may pass by themselves, and TOLD_ERRORS are told to other nodes in full (`_told`), where they
+    are no FILE_ERRORS.
     """
 
     NAME: ClassVar[str]
     SETTINGS: ClassVar[type[Any]]
     BAD_SETTINGS_ERRORS: ClassVar[tuple[type[Exception], ...]]
     TOO_SLOW_ERRORS: ClassVar[tuple[type[Exception], ...]] = ()
-    TOLD_ERRORS: ClassVar[tuple[type[Exception], ...]] = (ParameterError,)
+    TOLD_ERRORS: ClassVar[tuple[type[Exception], ...]]
 
     def __init__(self, status: LoadedNodeStatus, asked: Sequence[int], **node_options: Any) -> None:
         """asked: not empty any more when the process should end; configure then aborts."""
@@ -186,7 +189,7 @@ class LoadedNode(LifecycleNode):
         """What other nodes are told of a refusal: on the heartbeat, /diagnostics and /rosout, and in answers. An error
         that says what was found on the disk has one text for all of them, so that nobody learns by it which files
         exist; log: print the error itself on this machine."""
-        if isinstance(error, self.TOLD_ERRORS) and not isinstance(error, UnloadableError):
+        if isinstance(error, self.TOLD_ERRORS) and not isinstance(error, FILE_ERRORS):
             return str(error)
         if log:
             local_logger(self).error(str(error))

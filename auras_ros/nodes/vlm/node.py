@@ -20,7 +20,7 @@ from auras_ros.nodes.common.texts import MessageError
 from auras_ros.nodes.vlm.answering import Answering
 from auras_ros.nodes.vlm.answers import AnswerPublishers
 from auras_ros.nodes.vlm.configured import ConfiguredVlm
-from auras_ros.nodes.vlm.loading import BAD_SETTINGS_ERRORS, load_engine, set_adapters
+from auras_ros.nodes.vlm.loading import BAD_SETTINGS_ERRORS, TOLD_ERRORS, load_engine, set_adapters
 from auras_ros.nodes.vlm.question import question_fields, read_question
 from auras_ros.nodes.vlm.settings import VlmSettings
 from auras_ros.nodes.vlm.status import VlmStatus, resource_usage
@@ -40,6 +40,7 @@ class VlmNode(LoadedNode):
     NAME: ClassVar[str] = "vlm"
     SETTINGS: ClassVar[type[Any]] = VlmSettings
     BAD_SETTINGS_ERRORS: ClassVar[tuple[type[Exception], ...]] = BAD_SETTINGS_ERRORS
+    TOLD_ERRORS: ClassVar[tuple[type[Exception], ...]] = TOLD_ERRORS
 
     def __init__(self, asked: Sequence[int] = (), **node_options: Any) -> None:
         self.status = VlmStatus(uuid.uuid4().hex[:12])
