@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import signal
+import sys
 import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from auras_ros.exit_status import BROKEN
 from auras_ros.nodes.agent.node import Agent
@@ -87,6 +89,27 @@ def test_a_refused_configure_says_why_and_leaves_the_process_alive(checkpoint: s
         assert "cannot configure: plan: mode: " in agent.child.output
         assert not agent.transition("configure")  # it can be asked again
         assert agent.child.process.poll() is None
+
+
+def test_an_agent_that_was_shut_down_over_the_wire_is_started_again(
+    checkpoint: str, children: Children, watch: Watch, robot: Robot, tmp_path: Path
+) -> None:
+    """`auras run` starts it again, and it drives on in another session, once somebody arms."""
+    sections: dict[str, Any] = {
+        "supervisor": {"processes": ["agent"]},
+        "agent": {"checkpoint": checkpoint, "plan": "quick"},
+    }
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump({name: {"ros__parameters": values} for name, values in sections.items()}))
+    watch.hear_agent()
+    agent = Running(children(sys.executable, "-m", "auras_ros.cli.main", "run", str(path)), watch, robot)
+    session = agent.reaches("active")["session"]
+    assert agent.transition("shutdown")
+    agent.logs("shut down by a transition", "[supervisor] agent exited with status 1, starting again in 0.5 s")
+    assert agent.reaches("active")["session"] != session
+    agent.child.send(signal.SIGINT)
+    assert agent.child.wait() == 0, agent.child.output
+    assert "Traceback" not in agent.child.output
 
 
 def test_asked_to_stop_while_it_loads_it_does(tmp_path: Path, checkpoint: str) -> None:

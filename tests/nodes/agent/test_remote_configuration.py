@@ -41,9 +41,9 @@ def test_what_names_files_is_read_only(checkpoint: str, tmp_path: Path) -> None:
         assert parameters.describe("checkpoint").additional_constraints == (
             "set at the node's start only; remote_configuration: true, also given at the start, allows it later"
         )
-        assert parameters.set(seed=7, plan="mode=dec") == [(True, ""), (True, "")]
+        assert parameters.set(seed=7, plan="quick,mode=dec") == [(True, ""), (True, "")]
         assert (parameters.get("seed"), parameters.get("checkpoint")) == (7, checkpoint)
-        assert agent.transition("configure")
+        assert agent.transition("configure"), agent.child.output
         beat = agent.reaches("inactive")
         assert beat["checkpoint"] == checkpoint_digest(Path(checkpoint))
         assert agent.transition("cleanup")
@@ -51,11 +51,11 @@ def test_what_names_files_is_read_only(checkpoint: str, tmp_path: Path) -> None:
 
 
 def test_with_remote_configuration_another_checkpoint_is_taken_and_reported(checkpoint: str, tmp_path: Path) -> None:
-    with asked("/no/such/folder", tmp_path, remote_configuration=True) as (agent, parameters, _):
+    with asked("/no/such/folder", tmp_path, plan="quick", remote_configuration=True) as (agent, parameters, _):
         assert not parameters.describe("checkpoint").read_only
         assert not parameters.set(remote_configuration=False)[0][0], "that is for the start"
         assert parameters.set(checkpoint=checkpoint) == [(True, "")]
-        assert agent.transition("configure")
+        assert agent.transition("configure"), agent.child.output
         assert agent.reaches("inactive")["checkpoint"] == checkpoint_digest(Path(checkpoint))
         assert not parameters.set(checkpoint=3)[0][0]
 
