@@ -76,7 +76,6 @@ class LoopStatistics:
 
     def actuator(self, message: Any) -> None:
         from auras_ros.nodes.common.texts import read_json
-
         from auras_ros.output import escaped
 
         with suppress(KeyError, TypeError, ValueError):

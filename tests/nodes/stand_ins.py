@@ -46,9 +46,7 @@ class Loop:
 class FakeAgent:
     """Says what an agent says: heartbeats, and chunks of whatever values. It runs no policy."""
 
-    def __init__(
-        self, node: Node, contract: Contract, digest: str, session: str = "fake", name: str = "agent"
-    ) -> None:
+    def __init__(self, node: Node, contract: Contract, digest: str, session: str = "fake", name: str = "agent") -> None:
         """digest: of the checkpoint that it says it runs."""
         self.contract, self.session, self.lifecycle = contract, session, "active"
         self.digest = digest

@@ -18,7 +18,7 @@ SHOWN_DIGITS = 12
 
 
 class AgentWatch:
-    """`on_heartbeat` is called in the executor's thread, `lost` in any. checkpoint: the digest of the actuator's own, which
+    """`on_heartbeat` is called in the executor's thread, `lost` in any. checkpoint: digest of the actuator's own, which
     the agent's has to equal."""
 
     def __init__(self, timeout_ms: float, checkpoint: str) -> None:
@@ -54,7 +54,7 @@ class AgentWatch:
             return "does not report its checkpoint's digest: it is older than this actuator, or another program"
         if self.checkpoint != self._own_checkpoint:
             other, own = self.checkpoint[:SHOWN_DIGITS], self._own_checkpoint[:SHOWN_DIGITS]
-            return f"runs another checkpoint (digest {other}) than the actuator (digest {own}): give both the same files"
+            return f"runs another checkpoint (digest {other}) than the actuator (digest {own}): give both the same"
         return ""
 
     def follow(self) -> None:

@@ -62,9 +62,7 @@ class AgentSettings:
     max_memory_mb: float = parameter(
         0.0, "device memory that the weights may take, MB; the rest is copied in when it runs; 0: no limit", 0.0, 1e7
     )
-    offload_folder: str = parameter(
-        "", "folder for the rest of the weights; empty: host memory", names_files=True
-    )
+    offload_folder: str = parameter("", "folder for the rest of the weights; empty: host memory", names_files=True)
     threads: int = parameter(1, "intra-op threads of each worker", 1, 64)
     cores: str = parameter("", "cores that the workers run on, such as 2,3; empty: any")
 

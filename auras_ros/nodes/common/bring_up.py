@@ -102,7 +102,11 @@ class Attempt:
         step = self.step
         if self.last_state == step.state_during:
             return f"{node_name} is still {step.state_during} after {elapsed_s:.0f} s: see its own messages; waiting"
-        heard = f"its last answer: {escaped(self.last_state)}" if self.last_state else "it answers no question for its state"
+        heard = (
+            f"its last answer: {escaped(self.last_state)}"
+            if self.last_state
+            else "it answers no question for its state"
+        )
         return (
             f"{node_name} is not {step.state_after} after {elapsed_s:.0f} s; {heard}; requests to {step.verb}: "
             f"{self.request_count}. It is asked again every {SLOW_POLL_S:.0f} s. See its own messages; if the machine "

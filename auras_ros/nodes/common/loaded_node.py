@@ -22,7 +22,7 @@ from auras_ros.nodes.common.heartbeat import Heartbeat
 from auras_ros.nodes.common.loading import BackgroundLoad
 from auras_ros.nodes.common.status import LoadedNodeStatus
 from auras_ros.nodes.common.transitions import answer_illegal_transitions
-from auras_ros.parameters import ParameterError, UnloadableError
+from auras_ros.parameters import UnloadableError
 from auras_ros.ros import LifecycleNode, LifecycleState, Parameter, TransitionCallbackReturn
 from auras_ros.ros.local_log import local_logger
 from auras_ros.ros.msg import SetParametersResult

@@ -15,10 +15,7 @@ OTHER = "cd" * 32
 
 
 def differs(digest: str) -> str:
-    return (
-        f"runs another checkpoint (digest {OTHER[:12]}) than the actuator (digest {digest[:12]}): give both the same "
-        f"files"
-    )
+    return f"runs another checkpoint (digest {OTHER[:12]}) than the actuator (digest {digest[:12]}): give both the same"
 
 
 def test_only_an_agent_with_its_checkpoint_is_armed_and_another_one_disarms(

@@ -148,7 +148,7 @@ def test_only_the_actuators_checkpoint_may_drive() -> None:
     assert watch.other_checkpoint == ""
     assert watch.on_heartbeat(beat("b", checkpoint=OTHER), "a", 0) == "", "another session's does not matter"
     assert watch.other_checkpoint == (
-        "runs another checkpoint (digest cdcdcdcdcdcd) than the actuator (digest abababababab): give both the same files"
+        "runs another checkpoint (digest cdcdcdcdcdcd) than the actuator (digest abababababab): give both the same"
     )
     assert watch.on_heartbeat(beat("a", checkpoint=OTHER), "a", 0) == f"the agent {watch.other_checkpoint}"
     assert watch.on_heartbeat(beat("a", checkpoint=OTHER), None, 0) == f"the agent {watch.other_checkpoint}"

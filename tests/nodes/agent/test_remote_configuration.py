@@ -79,7 +79,9 @@ def test_other_nodes_are_told_the_same_of_a_path_that_is_there_and_of_one_that_i
             agent.watch.until(lambda n=said: len(published) >= n + 2, "its lines on /rosout")
             texts = [line.msg for line in published[said:]]
             assert f"cannot configure: {UNLOADABLE}" in texts
-            details = [line for line in agent.child.output.splitlines() if "[local.agent]" in line and str(path) in line]
+            details = [
+                line for line in agent.child.output.splitlines() if "[local.agent]" in line and str(path) in line
+            ]
             assert details, agent.child.output
             assert not [text for text in texts if str(path) in text and not text.startswith("loading ")]
 
