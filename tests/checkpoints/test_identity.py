@@ -84,7 +84,7 @@ def test_a_sparse_file_of_a_terabyte_is_not_read_whole(tmp_path: Path) -> None:
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     folder = foreign(tmp_path / "one")
     os.mkfifo(folder / "x.safetensors")
-    with pytest.raises(CheckpointError, match="x.safetensors: is not a regular file"):
+    with pytest.raises(CheckpointError, match=r"x\.safetensors: is not a regular file"):
         checkpoint_digest(folder)
 
 

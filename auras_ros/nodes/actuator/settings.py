@@ -23,7 +23,7 @@ class ActuatorSettings:
 
     checkpoint: str = parameter(
         "pusht",
-        "checkpoint whose action contract is enforced: a name or a folder; it arms only for an agent that runs the same",
+        "checkpoint whose action contract is enforced: a name or a folder; it arms only an agent that runs the same",
         names_files=True,
     )
     agent: str = parameter("agent", "name of the agent node whose ~/chunk and ~/heartbeat are taken")

@@ -336,7 +336,8 @@ class _Reading:
             for node in ("actuator", "agent")
         )
         if actuators != agents:
-            text = f"actuator: checkpoint is {actuators!r}, the agent's is {agents!r}: it arms only if the files are the same"
+            named = f"checkpoint is {actuators!r}, the agent's is {agents!r}"
+            text = f"actuator: {named}: it arms only if the files are the same"
             self._warn(("actuator", SECTION, "checkpoint"), text)
 
     def _processes(self, at: KeyPath, names: tuple[Any, ...]) -> None:

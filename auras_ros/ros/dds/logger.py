@@ -2,8 +2,8 @@
 
 Logging never raises: a line that cannot be written is counted (`unwritten`). Not blocking is the stream's job (the
 nodes replace it by that of `auras_ros.output`). Control characters are escaped here, once, for stderr and /rosout
-(`output.escaped`); under rclpy by `ros.rclpy_logger`. Lines of a node's logger, and of its children, also go to that node's
-sink (`rosout.py`). A thread that must never wait hands its lines to another thread (`divert`).
+(`output.escaped`); under rclpy by `ros.rclpy_logger`. Lines of a node's logger, and of its children, also go to that
+node's sink (`rosout.py`). A thread that must never wait hands its lines to another thread (`divert`).
 """
 
 from __future__ import annotations

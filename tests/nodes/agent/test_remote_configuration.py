@@ -1,4 +1,4 @@
-"""What another node may set, over the parameter services as `ros2 param` calls them, and what it learns from answers."""
+"""What another node may set, over the parameter services as `ros2 param` does, and what it learns from answers."""
 
 from __future__ import annotations
 
@@ -79,10 +79,8 @@ def test_other_nodes_are_told_the_same_of_a_path_that_is_there_and_of_one_that_i
             agent.watch.until(lambda n=said: len(published) >= n + 2, "its lines on /rosout")
             texts = [line.msg for line in published[said:]]
             assert f"cannot configure: {UNLOADABLE}" in texts
-            details = [
-                line for line in agent.child.output.splitlines() if "[local.agent]" in line and str(path) in line
-            ]
-            assert details, agent.child.output
+            local = [line for line in agent.child.output.splitlines() if "[local.agent]" in line]
+            assert any(str(path) in line for line in local), agent.child.output
             assert not [text for text in texts if str(path) in text and not text.startswith("loading ")]
 
 

@@ -70,7 +70,8 @@ NAMES_FILES = {
 NAMES_NO_FILES = {
     "agent": {"plan", "actuator", "fallback_plan", "monitors", "device", "dtype", "cores"},
     "vlm": {
-        "cameras", "camera", "system", "standing", "dtype", "device", "cores", "scheduler", "lora_policy", "lora_thetas",
+        "cameras", "camera", "system", "standing", "dtype", "device", "cores", "scheduler", "lora_policy",
+        "lora_thetas",
     },
 }  # fmt: skip
 
