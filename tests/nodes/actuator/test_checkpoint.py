@@ -36,8 +36,8 @@ def test_only_an_agent_with_its_checkpoint_is_armed_and_another_one_disarms(
     watch.arm()
     watch.armed()
     fake.digest = OTHER  # configured with another one, in the same session as it says
-    said = watch.state_where(lambda state: state["state"] == "disarmed", "disarmed")
-    assert said["reason"] == f"the agent {differs(digest)}"
+    reason = f"the agent {differs(digest)}"
+    said = watch.state_where(lambda state: (state["state"], state["reason"]) == ("disarmed", reason), reason)
     watch.until(lambda: watch.actions[-1].label.state == "disarmed", "the last action")
     assert watch.actions[-1].label.source == "hold"
     count = len(watch.actions)
