@@ -170,12 +170,11 @@ def contract(tmp_path: Path) -> Contract:
 
 
 @pytest.fixture
-def digest(contract: Contract, tmp_path: Path) -> str:
-    return load_digest(str(tmp_path / "table"))
-
-
-@pytest.fixture
-def in_metres(actuator: Callable[..., Child], contract: Contract, tmp_path: Path) -> Callable[..., Child]:
+def in_metres(
+    actuator: Callable[..., Child], contract: Contract, fake: FakeAgent, tmp_path: Path
+) -> Callable[..., Child]:
+    """The actuator of that table, for an agent that says it runs the same."""
+    fake.digest = load_digest(str(tmp_path / "table"))
     return lambda **parameters: actuator(checkpoint=str(tmp_path / "table"), **parameters)
 
 
