@@ -139,6 +139,29 @@ def _limit_waiting(descriptor: int) -> None:
         shared.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, shortest)
 
 
+class Lines(str):
+    """Text of several lines that this package put together, such as a traceback: `escaped` keeps its line breaks. Any
+    other text has one line, because a line break in it may come from somebody else."""
+
+
+def escaped(text: str) -> str:
+    """The text for a log or a terminal, each character that does not print as Python's repr spells it: line breaks,
+    ESC and other controls, marks that reverse the direction of text, lone surrogates.
+
+    The lines of `Lines` stay apart, and those after the first are indented: none can be taken for a log line.
+    """
+    if isinstance(text, Lines):
+        return "\n    ".join(_escaped_line(line) for line in text.split("\n"))
+    return _escaped_line(text)
+
+
+def _escaped_line(line: str) -> str:
+    if line.isprintable():
+        return line
+    shown = [char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in line]
+    return "".join(shown)
+
+
 def printable(text: str) -> str:
     """Text from outside as it can be written and sent: what has no UTF-8 form (a lone surrogate) is spelt out."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\0")

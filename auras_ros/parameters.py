@@ -16,9 +16,36 @@ class ParameterError(ValueError):
     """An invalid parameter; the message names node, parameter and the allowed values."""
 
 
-def parameter(default: Any, description: str, low: float | None = None, high: float | None = None) -> Any:
-    """A dataclass field that is a node parameter. low, high: inclusive bounds for numbers."""
-    return field(default=default, metadata={"description": description, "low": low, "high": high})
+class UnloadableError(ParameterError):
+    """What a parameter names cannot be loaded. The message says what was found there, so it is for the log of this
+    machine only: other nodes must not learn from it which files exist."""
+
+
+REMOTE_CONFIGURATION = "remote_configuration"
+"""The parameter of a node, given at its start, that lets other nodes set what names files."""
+
+
+def parameter(
+    default: Any,
+    description: str,
+    low: float | None = None,
+    high: float | None = None,
+    *,
+    names_files: bool = False,
+) -> Any:
+    """A dataclass field that is a node parameter. low, high: inclusive bounds for numbers. names_files: the value names
+    a file or folder that the node reads or writes, such as a checkpoint. Whoever may set it decides what is loaded, so
+    it is read-only for other nodes (`ros2 param set`), unless the node was started with `remote_configuration: true`.
+    """
+    metadata = {"description": description, "low": low, "high": high, "names_files": names_files}
+    return field(default=default, metadata=metadata)
+
+
+def remote_configuration() -> Any:
+    """The field of the parameter `remote_configuration`, of a node that reads parameters after its start."""
+    return parameter(
+        False, "other nodes may set the parameters that name files too: checkpoint, folders, adapters; only at start"
+    )
 
 
 def checked(owner: str, each: Field[Any], given: Any) -> Any:

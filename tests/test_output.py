@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from auras_ros.output import NonBlockingStream, non_blocking_output, printable
+from auras_ros.output import Lines, NonBlockingStream, escaped, non_blocking_output, printable
 
 LINE = "x" * 100
 MANY = 3000  # lines, 300 kB: more than a pipe holds
@@ -148,3 +148,25 @@ def test_streams_that_are_somebody_elses_are_left_alone(capsys: pytest.CaptureFi
 
 def test_text_from_outside_is_made_writable() -> None:
     assert printable("a\ud800\0é") == "a\\ud800\\0é"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a plain line, é, 猫, \\n", "a plain line, é, 猫, \\n"),
+        ("a\nb\r\tc", r"a\nb\r\tc"),
+        ("\x00\x07\x1b[31m\x7f\x85\x9b", r"\x00\x07\x1b[31m\x7f\x85\x9b"),  # C0, DEL, C1
+        ("\u202e\u2066\u200f\u061c\ufeff", r"\u202e\u2066\u200f\u061c\ufeff"),  # direction marks, and invisible
+        ("\u2028\u2029", r"\u2028\u2029"),
+        ("\ud800\U000e0041", r"\ud800\U000e0041"),
+    ],
+)
+def test_what_does_not_print_is_escaped(text: str, shown: str) -> None:
+    assert escaped(text) == shown
+    assert escaped(shown) == shown
+
+
+def test_lines_of_our_own_stay_apart_and_no_later_one_begins_at_the_margin() -> None:
+    assert escaped(Lines("first\nsecond\r\n\nthird")) == "first\n    second\\r\n    \n    third"
+    assert escaped(Lines("one")[:2]) == "on"
+    assert escaped(f"{Lines('a')}\nb") == r"a\nb", "what was put together anew is one line"

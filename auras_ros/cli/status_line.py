@@ -76,11 +76,12 @@ class LoopStatistics:
 
     def actuator(self, message: Any) -> None:
         from auras_ros.nodes.common.texts import read_json
+        from auras_ros.output import escaped
 
         with suppress(KeyError, TypeError, ValueError):
             fields = read_json(message.data, "actuator/state")
             accepted = _number(fields["counters"]["accepted"])
-            state, reason = str(fields["state"]), str(fields.get("reason", ""))
+            state, reason = escaped(str(fields["state"])), escaped(str(fields.get("reason", "")))
             self._state = state if state == "armed" else f"{state} ({reason})"
             before, self._accepted = self._accepted, accepted
             if before is not None:

@@ -4,6 +4,7 @@ from auras_ros.device.cores import checked as checked
 from auras_ros.device.cores import occupy as occupy
 from auras_ros.device.lane import Device as Device
 from auras_ros.device.lane import DeviceError as DeviceError
+from auras_ros.device.lane import FolderError as FolderError
 from auras_ros.device.lane import Lane as Lane
 from auras_ros.device.lane import Mark as Mark
 from auras_ros.device.lane import Stage as Stage

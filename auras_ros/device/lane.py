@@ -32,6 +32,10 @@ class DeviceError(RuntimeError):
     """A device, lane or stage is not available or is used wrongly; the message names it."""
 
 
+class FolderError(DeviceError):
+    """A folder for weights cannot be used. The message says what was found there: nodes do not tell it to others."""
+
+
 class Mark(Protocol):
     """The completion of one launch."""
 

@@ -18,7 +18,7 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from auras_ros.device.lane import DeviceError
+from auras_ros.device.lane import DeviceError, FolderError
 from auras_ros.device.uncaptured import cannot_capture
 from auras_ros.device.weights import MB, Unit, Use, split, survey
 
@@ -42,7 +42,7 @@ class Offload:
         if not 0 < self.max_memory_mb < float("inf"):
             raise DeviceError(f"max_memory_mb: must be above 0 MB, got {self.max_memory_mb:g}")
         if self.folder is not None and not self.folder.is_dir():
-            raise DeviceError(f"offload_folder: {self.folder} is not a folder")
+            raise FolderError(f"offload_folder: {self.folder} is not a folder")
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def _kept(units: Sequence[Unit], folder: Path | None) -> dict[int, Tensor]:
     try:
         return dict(zip(weights, in_file(list(weights.values()), folder), strict=True))
     except OSError as error:
-        raise DeviceError(f"offload_folder: {folder}: {error}") from error
+        raise FolderError(f"offload_folder: {folder}: {error}") from error
 
 
 def in_file(tensors: Sequence[Tensor], folder: Path) -> list[Tensor]:

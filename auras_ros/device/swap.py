@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from auras_ros.device.lane import Device, DeviceError, Lane, Mark
+from auras_ros.device.lane import Device, DeviceError, FolderError, Lane, Mark
 from auras_ros.device.swap_store import Reader, SwapStore, make_store, weights_of
 from auras_ros.device.uncaptured import cannot_capture
 
@@ -213,7 +213,7 @@ def _checked(layers: nn.ModuleList, physical: int, folder: Path | None) -> list[
     if not 2 <= physical < len(layers):  # one alone hides nothing
         raise DeviceError(f"swap_layers: {physical} physical layers for {len(layers)}: from 2 to {len(layers) - 1}")
     if folder is not None and not folder.is_dir():
-        raise DeviceError(f"swap_folder: {folder} is not a folder")
+        raise FolderError(f"swap_folder: {folder} is not a folder")
     weights = [weights_of(each) for each in layers]
     for number, each in enumerate(weights):
         if list(map(len, each)) != list(map(len, weights[0])):
@@ -237,7 +237,7 @@ def _bandwidth(store: SwapStore, weights: Sequence[Sequence[Tensor]], device: De
         try:
             took_s.append(_seconds(lambda: lane.launch(stage).wait()))
         except OSError as error:
-            raise DeviceError(f"swap_folder: layer {number} could not be read: {error}") from error
+            raise FolderError(f"swap_folder: layer {number} could not be read: {error}") from error
     return sum(map(len, weights[0])) / median(took_s[1:])
 
 

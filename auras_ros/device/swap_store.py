@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from auras_ros.device.lane import DeviceError
+from auras_ros.device.lane import DeviceError, FolderError
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -137,7 +137,7 @@ def make_store(folder: Path | None, layers: Sequence[Sequence[Tensor]], slots: i
     try:
         return FileStore(folder, layers, slots if on_gpu else 0)
     except OSError as error:
-        raise DeviceError(f"swap_folder: {folder}: {error}") from error
+        raise FolderError(f"swap_folder: {folder}: {error}") from error
 
 
 def weights_of(module: nn.Module) -> list[Tensor]:

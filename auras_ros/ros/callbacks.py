@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from auras_ros.output import printable
+from auras_ros.output import Lines, printable
 from auras_ros.ros import Clock, ClockType, ExternalShutdownException, Node, SingleThreadedExecutor
 from auras_ros.ros.rcutils_errors import error_reset
 
@@ -58,9 +58,9 @@ class CallbackFailures:
         lines = traceback.format_exception(type(error), error, error.__traceback__)
         self.last = printable(lines[-1].strip()[:LAST_CHARACTERS])
         more = f" ({self._unsaid} more since the last such line)" if self._unsaid else ""
-        shown = printable("".join(lines[-LAST_LINES:])[-LAST_CHARACTERS:].rstrip())
+        shown = "".join(lines[-LAST_LINES:])[-LAST_CHARACTERS:].rstrip()
         self._said_s, self._unsaid = now_s, 0
-        return f"{what} failed and was skipped{more}:\n{shown}"
+        return Lines(f"{what} failed and was skipped{more}:\n{shown}")
 
     def only(self) -> bool:
         """Whether callbacks have only failed for so long that none is expected to succeed again."""

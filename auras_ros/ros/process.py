@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 from auras_ros.descriptors import ensure_descriptors
 from auras_ros.exit_status import BROKEN, TOO_SLOW, of_refusal
 from auras_ros.heap import LARGE_BLOCK, bound_heap
-from auras_ros.output import non_blocking_output, printable
+from auras_ros.output import escaped, non_blocking_output, printable
 from auras_ros.ros import BACKEND, SignalHandlerOptions, init, supported, try_shutdown
 from auras_ros.ros.callbacks import Callbacks
 from auras_ros.ros.fastdds import avoid_shared_memory, check_confined
@@ -95,7 +95,7 @@ def run_node(
                 try_shutdown()
         except RefusedError as refused:
             for line in str(refused).splitlines():
-                print(f"error: {line}", file=sys.stderr, flush=True)
+                print(f"error: {escaped(line)}", file=sys.stderr, flush=True)
             return refused.status
 
 

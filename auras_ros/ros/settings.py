@@ -1,6 +1,7 @@
 """A node's parameters, declared from the fields of a frozen dataclass (`auras_ros.parameters`) and read into it.
 
-They are read-only, except those that a node reads again while it runs.
+They are read-only, except those that a node reads again while it runs; of these, the ones that name files need
+`remote_configuration: true` at the node's start.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from collections.abc import Collection
 from dataclasses import Field, fields
 from typing import Any, TypeVar
 
-from auras_ros.parameters import ParameterError, checked, unknown
+from auras_ros.parameters import REMOTE_CONFIGURATION, ParameterError, checked, unknown
 from auras_ros.ros import InvalidParameterTypeException, InvalidParameterValueException, Node, Parameter
 from auras_ros.ros.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
 
 T = TypeVar("T")
+AT_START_ONLY = f"set at the node's start only; {REMOTE_CONFIGURATION}: true, also given at the start, allows it later"
 
 
 def read_parameters(node: Node, settings: type[T], live: Collection[str] = ()) -> T:
@@ -27,12 +29,14 @@ def read_parameters(node: Node, settings: type[T], live: Collection[str] = ()) -
 
 
 def declare_parameters(node: Node, settings: type[Any], live: Collection[str]) -> None:
-    """Declare every field with its bounds; check the given values and names. Raises ParameterError."""
+    """Declare every field with its bounds; check the given values and names. live: names that may be set later, if
+    they name no files or `remote_configuration` is true. Raises ParameterError."""
     given = _given(node)
-    for each in fields(settings):
+    # `remote_configuration` first: its value decides about others.
+    for each in sorted(fields(settings), key=lambda each: each.name != REMOTE_CONFIGURATION):
         if each.name in given:
             checked(node.get_name(), each, given[each.name])
-        descriptor = _descriptor(each, read_only=each.name not in live)
+        descriptor = _descriptor(each, read_only=_is_read_only(node, each, live))
         try:
             value = node.declare_parameter(each.name, each.default, descriptor).value
         except (InvalidParameterTypeException, InvalidParameterValueException) as error:
@@ -77,11 +81,20 @@ def _refuse_unknown(node: Node, settings: type[Any], name: str) -> None:
     node.get_logger().warning(f"unknown parameter '{name}' ignored")
 
 
+def _is_read_only(node: Node, each: Field[Any], live: Collection[str]) -> bool:
+    if each.name not in live or each.name == REMOTE_CONFIGURATION:
+        return True
+    is_remote = node.has_parameter(REMOTE_CONFIGURATION) and node.get_parameter(REMOTE_CONFIGURATION).value
+    return bool(each.metadata["names_files"] and not is_remote)
+
+
 def _descriptor(each: Field[Any], *, read_only: bool) -> ParameterDescriptor:
     meta = each.metadata
     descriptor = ParameterDescriptor(
         name=each.name, description=meta["description"], read_only=read_only, dynamic_typing=True
     )
+    if read_only and meta["names_files"]:
+        descriptor.additional_constraints = AT_START_ONLY
     if meta["low"] is not None and isinstance(each.default, float):
         descriptor.floating_point_range = [FloatingPointRange(from_value=meta["low"], to_value=meta["high"], step=0.0)]
     elif meta["low"] is not None:

@@ -27,7 +27,9 @@ CLOSE = 1e-6  # bounds of its spaces are float32
 class GymOptions:
     """Raises ParameterError."""
 
-    task: str = parameter("Pendulum-v1", "a description: the id of one that ships, or a file (*.yaml)")
+    task: str = parameter(
+        "Pendulum-v1", "a description: the id of one that ships, or a file (*.yaml)", names_files=True
+    )
 
     def __post_init__(self) -> None:
         read(self.task)

@@ -25,7 +25,9 @@ class RobomimicOptions:
     """What can be changed in a world of robomimic's. Raises ParameterError."""
 
     metadata: str = parameter(
-        "", "JSON file: env_args of a data set, or env_metadata.json of a converted checkpoint; empty: robomimic's Lift"
+        "",
+        "JSON file: env_args of a data set, or env_metadata.json of a converted checkpoint; empty: robomimic's Lift",
+        names_files=True,
     )
     image_px: int = parameter(IMAGE_PX, "height and width of the cameras, px", 16, 1024)
     fast_rendering: bool = parameter(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from auras_ros.action import Contract
-from auras_ros.nodes.actuator.settings import load_contract
+from auras_ros.nodes.actuator.settings import load_contract, load_digest
 from tests.nodes.stand_ins import FakeAgent, Robot
 from tests.nodes.wire import PATIENT, Child, Children, Watch, own_domain
 
@@ -74,9 +74,15 @@ def contract(checkpoint: str) -> Contract:
 
 
 @pytest.fixture
-def fake(watch: Watch, contract: Contract) -> Iterator[FakeAgent]:
+def digest(checkpoint: str) -> str:
+    """Of the checkpoint with that contract."""
+    return load_digest(checkpoint)
+
+
+@pytest.fixture
+def fake(watch: Watch, contract: Contract, digest: str) -> Iterator[FakeAgent]:
     """An agent in this process, for faults in what it says rather than in its life."""
-    made = FakeAgent(watch.node, contract)
+    made = FakeAgent(watch.node, contract, digest)
     yield made
     made.still()
 

@@ -46,8 +46,10 @@ class Loop:
 class FakeAgent:
     """Says what an agent says: heartbeats, and chunks of whatever values. It runs no policy."""
 
-    def __init__(self, node: Node, contract: Contract, session: str = "fake", name: str = "agent") -> None:
+    def __init__(self, node: Node, contract: Contract, digest: str, session: str = "fake", name: str = "agent") -> None:
+        """digest: of the checkpoint that it says it runs."""
         self.contract, self.session, self.lifecycle = contract, session, "active"
+        self.digest = digest
         self.request = 0
         reliable = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
         newest = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
@@ -71,6 +73,7 @@ class FakeAgent:
 
     def beat(self) -> None:
         fields = {"session": self.session, "frame": self.request, "state": "running", "lifecycle": self.lifecycle}
+        fields["checkpoint"] = self.digest
         self.beat_topic.publish(json_message(fields))
 
     def live(self) -> None:

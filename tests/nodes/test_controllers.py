@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from auras_ros.nodes.actuator.settings import load_contract
+from auras_ros.nodes.actuator.settings import load_contract, load_digest
 from auras_ros.ros import qos_profile_sensor_data
 from auras_ros.ros.msg import JointState
 from tests.nodes.controllers import (
@@ -60,7 +60,7 @@ def joints(watch: Watch) -> Iterator[None]:
 
 @pytest.fixture
 def driver(watch: Watch, arms: str) -> Iterator[FakeAgent]:
-    made = FakeAgent(watch.node, load_contract(arms))
+    made = FakeAgent(watch.node, load_contract(arms), load_digest(arms))
     made.live()
     yield made
     made.still()
@@ -230,7 +230,7 @@ def base(children: Children, watch: Watch, base_folder: str) -> Iterator[tuple[M
     double = MobileBase(watch.node, CMD_VEL)
     given = {"checkpoint": base_folder, "command": "twist", "action_topic": CMD_VEL, "agent_timeout_ms": 1000.0}
     child = children.node("actuator", {**given, "measured_start": False})
-    agent = FakeAgent(watch.node, load_contract(base_folder))
+    agent = FakeAgent(watch.node, load_contract(base_folder), load_digest(base_folder))
     agent.live()
     agent.drive(np.tile([0.4, -0.2], (HORIZON, 1)))
     watch.arm()

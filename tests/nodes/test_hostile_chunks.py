@@ -163,6 +163,7 @@ def test_garbage_heartbeats_are_refused_and_are_no_sign_of_life(
 ) -> None:
     child = actuator()
     texts = ["", "nonsense", "[]", "{}", '{"session": ' + DIGITS + "}", "[" * 20000, "x" * 70_000]
+    texts += ['{"session": "s", "checkpoint": "../../etc"}', '{"session": "s", "checkpoint": "' + "a" * 65 + '"}']
     texts += ['{"session": "s", "lifecycle": "\\ud800"}', '{"session": ' + "[" * 900 + "]" * 900 + "}"]
     watch.until(lambda: watch.states and fake.beat_topic.get_subscription_count(), "the actuator listens")
     say = lambda message: fake.beat_topic.publish(message) is None  # noqa: E731  (one may be lost: best effort)
@@ -174,7 +175,7 @@ def test_garbage_heartbeats_are_refused_and_are_no_sign_of_life(
         )
     watch.until(lambda: "silent" in watch.call("actuator/arm")[1], "the agent is what is missed")
     assert watch.call("actuator/arm") == (False, "agent 'agent' is silent: start it first")
-    good = json_message({"session": "good", "lifecycle": "active"})
+    good = json_message({"session": "good", "lifecycle": "active", "checkpoint": fake.digest})
     watch.until(lambda: say(good) and watch.call("actuator/arm")[0], "armed after a good heartbeat")
     assert child.process.poll() is None
 

@@ -21,6 +21,7 @@ class _Module:
     def __init__(self, name): self.__name__, self.__path__ = name, []
     def __getattr__(self, name):
         if name.startswith("__"): raise AttributeError(name)
+        if name == "rclpy_implementation": return self  # whose function for log lines is replaced
         return f"{self.__name__}:{name}"
 import importlib.machinery
 class _Finder:

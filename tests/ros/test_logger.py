@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from auras_ros.output import Lines
 from auras_ros.ros.dds import logger as logging
 from auras_ros.ros.dds.logger import LoggingSeverity, RcutilsLogger
 
@@ -14,6 +15,26 @@ from auras_ros.ros.dds.logger import LoggingSeverity, RcutilsLogger
 def test_the_format_is_that_of_ros(capfd: Any) -> None:
     RcutilsLogger("robot.agent").warning("it is late")
     assert re.fullmatch(r"\[WARN\] \[\d+\.\d{9}\] \[robot\.agent\]: it is late\n", capfd.readouterr().err)
+
+
+def test_a_text_from_elsewhere_cannot_look_like_another_line(capfd: Any) -> None:
+    sent = list[logging.LogRecord]()
+    sink = sent.append
+    logging.add_sink("agent", sink)
+    RcutilsLogger("agent").error("loading x\n[FATAL] [1.0] [actuator]: stopped \x1b[31m\u202e\r\x9b")
+    RcutilsLogger("agent").error(ValueError("a\nb"))  # type: ignore[arg-type]
+    logging.remove_sink("agent", sink)
+    first, second = capfd.readouterr().err.splitlines()
+    assert first.endswith(r"[agent]: loading x\n[FATAL] [1.0] [actuator]: stopped \x1b[31m\u202e\r\x9b")
+    assert second.endswith(r"[agent]: a\nb")
+    assert [first.partition("]: ")[2], second.partition("]: ")[2]] == [record.text for record in sent], "and on /rosout"
+
+
+def test_a_traceback_keeps_its_lines(capfd: Any) -> None:
+    RcutilsLogger("agent").error(Lines("a callback failed:\n  File x\nValueError: \x1b[2J\n[FATAL] forged"))
+    lines = capfd.readouterr().err.splitlines()
+    assert lines[0].endswith("[agent]: a callback failed:")
+    assert lines[1:] == ["      File x", r"    ValueError: \x1b[2J", "    [FATAL] forged"]
 
 
 def test_throttle_counts_per_call_site(capfd: Any) -> None:

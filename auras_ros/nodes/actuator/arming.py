@@ -29,7 +29,8 @@ class Situation:
 
     `unknown`: a position channel without a measured position. `unlimited`: a channel whose joint has no limits in the
     robot's description. `others`: nodes that publish commands beside this one, None while that is not yet known.
-    `ros_time_ns`: None on system time.
+    `ros_time_ns`: None on system time. `other_checkpoint`: what is wrong with the agent's checkpoint
+    (`AgentWatch.other_checkpoint`), or "".
     """
 
     agent_age_ns: int | None = None
@@ -46,6 +47,7 @@ class Situation:
     unlimited: str = ""
     limits_pending: bool = False
     ros_time_ns: int | None = None
+    other_checkpoint: str = ""
 
 
 def arming_refusal(at: Situation, settings: ActuatorSettings) -> str:
@@ -103,6 +105,10 @@ def live_agent(at: Situation, settings: ActuatorSettings) -> str:
     return ""
 
 
+def same_checkpoint(at: Situation, settings: ActuatorSettings) -> str:
+    return f"agent '{settings.agent}' {at.other_checkpoint}" if at.other_checkpoint else ""
+
+
 def settled_graph(at: Situation, settings: ActuatorSettings) -> str:
     """The last rule, because it is met after a moment by itself; every other reason is more useful to the user."""
     return "who else publishes commands is not known yet: just started, try again" if at.others is None else ""
@@ -115,5 +121,6 @@ RULES: tuple[Callable[[Situation, ActuatorSettings], str], ...] = (
     known_limits,
     known_position,
     live_agent,
+    same_checkpoint,
     settled_graph,
 )

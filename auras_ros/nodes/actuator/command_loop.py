@@ -38,9 +38,11 @@ class CommandLoop:
         contract: Contract,
         outputs: CommandPublishers,
         clock: SchedulerClock,
+        checkpoint: str,
     ) -> None:
+        """checkpoint: digest of the checkpoint that has this contract."""
         self._settings, self._outputs, self._clock = settings, outputs, clock
-        self.agent = AgentWatch(settings.agent_timeout_ms)
+        self.agent = AgentWatch(settings.agent_timeout_ms, checkpoint)
         self.position = PositionMonitor(contract, settings.place_tolerance if settings.measured_start else 0.0)
         self.stop_thread_fault: Callable[[], str] = lambda: ""  # why nobody listens to the buttons; "" if all is well
         self._tick_began_ns = 0  # by the stream's clock

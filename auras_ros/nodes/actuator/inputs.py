@@ -130,6 +130,7 @@ class ActuatorInputs:
             unlimited=self.unlimited,
             limits_pending=self._loop.limits_pending or self._descriptions.busy,
             ros_time_ns=clock.now().nanoseconds if simulated else None,
+            other_checkpoint=self._agent.other_checkpoint,
         )
 
     def _on_chunk(self, message: Float64MultiArray) -> None:
@@ -147,8 +148,8 @@ class ActuatorInputs:
 
     def _on_heartbeat(self, message: String) -> None:
         beat = read_json(message.data, "heartbeat")
-        if self._agent.on_heartbeat(beat, self._loop.stream.session, self._clock.now_ns()):
-            self._loop.end(f"agent is {self._agent.lifecycle or 'of no known state'}")
+        if reason := self._agent.on_heartbeat(beat, self._loop.stream.session, self._clock.now_ns()):
+            self._loop.end(reason)
 
     def _on_joint_states(self, message: JointState) -> None:
         """Take the robot's position, or a part of it; disarm if it is impossible."""

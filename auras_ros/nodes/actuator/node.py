@@ -21,7 +21,7 @@ from auras_ros.nodes.actuator.commands import CommandPublishers
 from auras_ros.nodes.actuator.emergency_stop import REQUESTS
 from auras_ros.nodes.actuator.inputs import ActuatorInputs
 from auras_ros.nodes.actuator.other_publishers import DISCOVERY_NS, OtherPublishers, conflict_text
-from auras_ros.nodes.actuator.settings import ActuatorSettings, load_contract
+from auras_ros.nodes.actuator.settings import ActuatorSettings, load_contract, load_digest
 from auras_ros.nodes.actuator.status import ActuatorStatus
 from auras_ros.nodes.common.config import check_given
 from auras_ros.nodes.common.diagnostics import Diagnostics
@@ -51,7 +51,8 @@ class Actuator(Node):
         self._diagnostics = Diagnostics(self, hardware_id=contract.channels[0].frame)
         qos = self._diagnostics.qos
         outputs = CommandPublishers(self, settings, contract, qos)
-        self._loop = CommandLoop(settings, contract, outputs, self._monotonic)
+        digest = load_digest(settings.checkpoint)
+        self._loop = CommandLoop(settings, contract, outputs, self._monotonic, digest)
         self._inputs = ActuatorInputs(self, settings, contract, self._loop, qos)
         self._conflict = OtherPublishers(self, settings.command_topics)
         self._status = ActuatorStatus(settings, self._loop, self._inputs, self._conflict)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from auras_ros import resources
 from auras_ros.action import SEAMS, Contract, ContractError
 from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.identity import checkpoint_digest
 from auras_ros.checkpoints.manifest import MANIFEST, ROBOT, read_policy, read_robot
 from auras_ros.parameters import ParameterError, parameter
 
@@ -21,7 +22,11 @@ _SUBSTITUTION = re.compile(r"\{(node|ns|namespace)\}")
 class ActuatorSettings:
     """Parameters of the actuator. Raises ParameterError for an unknown value."""
 
-    checkpoint: str = parameter("pusht", "checkpoint whose action contract is enforced: a name or a folder")
+    checkpoint: str = parameter(
+        "pusht",
+        "checkpoint whose action contract is enforced: a name or a folder; it arms only an agent that runs the same",
+        names_files=True,
+    )
     agent: str = parameter("agent", "name of the agent node whose ~/chunk and ~/heartbeat are taken")
     rate_hz: float = parameter(100.0, "commands a second", 10.0, 200.0)
     agent_timeout_ms: float = parameter(100.0, "hold when the agent's heartbeat is older than this", 40.0, 1000.0)
@@ -65,7 +70,9 @@ class ActuatorSettings:
         10000.0,
     )
     emergency_stop_key_file: str = parameter(
-        "", "file of 32 bytes (mode 0600) that the buttons have too: then only signed words of required buttons count"
+        "",
+        "file of 32 bytes (mode 0600) that the buttons have too: then only signed words of required buttons count",
+        names_files=True,
     )
     require_robot_description: bool = parameter(
         False, "refuse arming until robot_description has given the limits of every position-controlled joint"
@@ -110,6 +117,14 @@ class ActuatorSettings:
     def command_topics(self) -> tuple[str, ...]:
         """The topics of commands, on which only the actuator may publish."""
         return (self.action_topic, self.trajectory_topic) if self.joint_trajectory else (self.action_topic,)
+
+
+def load_digest(checkpoint: str) -> str:
+    """The digest of a checkpoint, which the agent's must equal. Raises ContractError or OSError."""
+    try:
+        return checkpoint_digest(resources.checkpoint(checkpoint))
+    except CheckpointError as error:
+        raise ContractError(str(error)) from error
 
 
 def load_contract(checkpoint: str) -> Contract:

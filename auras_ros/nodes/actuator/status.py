@@ -81,6 +81,7 @@ class ActuatorStatus:
     def _agent_report(self) -> DiagnosticReport:
         agent, name = self._agent, self._settings.agent
         values = {"session": agent.session, "lifecycle": agent.lifecycle, "state": agent.state}
+        values["checkpoint"] = agent.checkpoint
         age_ns = agent.age_ns(self._clock.now_ns())
         if age_ns is None:
             return DiagnosticReport(Level.STALE, f"no heartbeat of '{name}' yet", values)
@@ -88,6 +89,8 @@ class ActuatorStatus:
             return DiagnosticReport(Level.STALE, f"'{name}' has been silent for {age_ns / 1e9:.1f} s", values)
         if agent.lifecycle != ACTIVE:
             return DiagnosticReport(Level.WARN, f"'{name}' is {agent.lifecycle or 'of no known state'}", values)
+        if agent.other_checkpoint:
+            return DiagnosticReport(Level.ERROR, f"'{name}' {agent.other_checkpoint}", values)
         return DiagnosticReport(Level.OK, f"'{name}' is active: {agent.state}", values)
 
     def _timing(self) -> DiagnosticReport:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 
 from auras_ros import resources
 from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.checkpoints.identity import checkpoint_digest
 from auras_ros.clock import MonotonicClock
 from auras_ros.device import DeviceError, checked
 from auras_ros.loading.pipeline import Pipeline, PipelineSettings, at_best, load_pipeline
@@ -22,9 +24,18 @@ from auras_ros.ros.refusals import SETTINGS_ERRORS
 _OWN = (CheckpointError, DeviceError, ParameterError, PlanError, OSError)
 BAD_SETTINGS_ERRORS: tuple[type[Exception], ...] = (*_OWN, *SETTINGS_ERRORS)  # invalid settings
 TOO_SLOW_ERRORS = (TooSlowError,)  # of those, the ones that may pass: the machine was busy
+TOLD_ERRORS = (DeviceError, ParameterError, PlanError)  # and those that other nodes are told in full
 
 
-def load_policy(settings: AgentSettings, session: str, say: Callable[[str], None]) -> tuple[Pipeline, ...]:
+@dataclass(frozen=True)
+class LoadedPlans:
+    """pipelines: of the first plan, and of the fallback plan if there is one. digest: `checkpoint_digest`."""
+
+    pipelines: tuple[Pipeline, ...]
+    digest: str
+
+
+def load_policy(settings: AgentSettings, session: str, say: Callable[[str], None]) -> LoadedPlans:
     """The pipelines of the first plan and of the fallback. say: is told each step."""
     plans, cores, folder = settings.plans(), settings.core_numbers(), resources.checkpoint(settings.checkpoint)
     how = PipelineSettings(
@@ -46,8 +57,9 @@ def load_policy(settings: AgentSettings, session: str, say: Callable[[str], None
             pipelines[-1].warm_up()
         for pipeline in pipelines:
             at_best(partial(_check_age, pipeline, settings.max_age_ms), pipeline.warm_up)
+        digest = checkpoint_digest(folder)
         refused.pop_all()
-    return tuple(pipelines)
+    return LoadedPlans(tuple(pipelines), digest)
 
 
 def _check_age(pipeline: Pipeline, max_age_ms: float) -> None:

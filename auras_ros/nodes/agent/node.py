@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, ClassVar, NoReturn
 
 from auras_ros.nodes.agent.configured import ConfiguredPolicy
-from auras_ros.nodes.agent.loading import BAD_SETTINGS_ERRORS, TOO_SLOW_ERRORS, load_policy
+from auras_ros.nodes.agent.loading import BAD_SETTINGS_ERRORS, TOLD_ERRORS, TOO_SLOW_ERRORS, load_policy
 from auras_ros.nodes.agent.overload import OverloadLevel
 from auras_ros.nodes.agent.publishers import AgentPublishers
 from auras_ros.nodes.agent.settings import AgentSettings
@@ -34,6 +34,7 @@ class Agent(LoadedNode):
     SETTINGS: ClassVar[type[Any]] = AgentSettings
     BAD_SETTINGS_ERRORS: ClassVar[tuple[type[Exception], ...]] = BAD_SETTINGS_ERRORS
     TOO_SLOW_ERRORS: ClassVar[tuple[type[Exception], ...]] = TOO_SLOW_ERRORS
+    TOLD_ERRORS: ClassVar[tuple[type[Exception], ...]] = TOLD_ERRORS
 
     def __init__(self, asked: Sequence[int] = (), **node_options: Any) -> None:
         self.status = AgentStatus(uuid.uuid4().hex[:12])
@@ -46,12 +47,13 @@ class Agent(LoadedNode):
     def _configure(self, settings: AgentSettings) -> bool:
         session, began_ns = self._new_session(), self._monotonic.now_ns()
         self.get_logger().info(f"loading {settings.checkpoint}, plan '{settings.plans()[0]}'")
-        pipelines = self._load(partial(load_policy, settings, session))
-        if pipelines is None:
+        plans = self._load(partial(load_policy, settings, session))
+        if plans is None:
             return False
         self.status.configured = configured = ConfiguredPolicy(
-            self, settings, pipelines, self._qos, self._heartbeat.beat_early
+            self, settings, plans.pipelines, self._qos, self._heartbeat.beat_early
         )
+        self.status.checkpoint = plans.digest
         self.get_logger().info(f"golden sample replayed, ready as session {self.status.session}")
         configure_ms = (self._monotonic.now_ns() - began_ns) / 1e6
         self.status.resources = resources = resource_usage(configured.pipelines, configure_ms)

@@ -8,16 +8,18 @@ from typing import ClassVar
 
 from auras_ros.device import Offload
 from auras_ros.nodes.agent.monitor_rules import MonitorRule, read_rules
-from auras_ros.parameters import ParameterError, core_numbers, parameter
+from auras_ros.parameters import ParameterError, core_numbers, parameter, remote_configuration
 from auras_ros.pipeline.plan import Plan, PlanError
 
 
 @dataclass(frozen=True)
 class AgentSettings:
-    """Parameters of the agent. All but `autostart` are read at the next configure and refused while it is active."""
+    """Parameters of the agent. All but `autostart` and `remote_configuration` are read at the next configure and
+    refused while it is active."""
 
     autostart: bool = parameter(False, "configure and activate at start; otherwise somebody else must do it")
-    checkpoint: str = parameter("pusht", "the policy: the name of a shipped one, or a folder")
+    remote_configuration: bool = remote_configuration()
+    checkpoint: str = parameter("pusht", "the policy: the name of a shipped one, or a folder", names_files=True)
     plan: str = parameter(
         "",
         "what frames run: a generation plan of the checkpoint (empty: its first), then the fields that differ from "
@@ -60,7 +62,7 @@ class AgentSettings:
     max_memory_mb: float = parameter(
         0.0, "device memory that the weights may take, MB; the rest is copied in when it runs; 0: no limit", 0.0, 1e7
     )
-    offload_folder: str = parameter("", "folder for the rest of the weights; empty: host memory")
+    offload_folder: str = parameter("", "folder for the rest of the weights; empty: host memory", names_files=True)
     threads: int = parameter(1, "intra-op threads of each worker", 1, 64)
     cores: str = parameter("", "cores that the workers run on, such as 2,3; empty: any")
 

@@ -20,7 +20,9 @@ class ButtonSettings:
     topic: str = parameter("emergency_stop", "topic of this button: one of the actuator's emergency_stops")
     actuators: tuple[str, ...] = parameter(("actuator",), "actuators whose challenges are answered, with a key")
     rate_hz: float = parameter(20.0, "how often the state is repeated", 5.0, 50.0)
-    emergency_stop_key_file: str = parameter("", "file of 32 bytes (mode 0600) that the actuator has too; empty: none")
+    emergency_stop_key_file: str = parameter(
+        "", "file of 32 bytes (mode 0600) that the actuator has too; empty: none", names_files=True
+    )
     input: str = parameter(
         AUTO,
         "keyboard: a key presses, r releases; lines: 1 and 0, or pressed and released, on standard input; gamepad; "

@@ -21,6 +21,8 @@ from launch_ros.ros_adapters import get_ros_node
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState, GetState
 
+from auras_ros.output import escaped
+
 RETRY_DELAYS_S = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)  # between requests of a transition, and after failures
 POLL_S = 0.2  # between two looks at the answers
 QUESTION_PERIOD_S = 1.0
@@ -100,7 +102,11 @@ class Attempt:
         step = self.step
         if self.last_state == step.state_during:
             return f"{node_name} is still {step.state_during} after {elapsed_s:.0f} s: see its own messages; waiting"
-        heard = f"its last answer: {self.last_state}" if self.last_state else "it answers no question for its state"
+        heard = (
+            f"its last answer: {escaped(self.last_state)}"
+            if self.last_state
+            else "it answers no question for its state"
+        )
         return (
             f"{node_name} is not {step.state_after} after {elapsed_s:.0f} s; {heard}; requests to {step.verb}: "
             f"{self.request_count}. It is asked again every {SLOW_POLL_S:.0f} s. See its own messages; if the machine "
@@ -248,7 +254,7 @@ class BringUp:
             return self._on_configured(context) if step is CONFIGURE else self._on_activation_ended(context)
         elif state not in ("", step.state_during, "errorprocessing"):  # somebody else has moved it, or it has failed
             self._end()
-            return [LogInfo(msg=f"{self._node.node_name} is {state}: it is left so")]
+            return [LogInfo(msg=f"{self._node.node_name} is {escaped(state)}: it is left so")]
         attempt.ask_when_due()
         actions: list[Any] = []
         if not attempt.is_reported and monotonic() - attempt.began_s >= REPORT_AFTER_S:

@@ -144,6 +144,7 @@ def read_parameters_file(path: Path) -> NodeConfig:
     sections = reading.root_sections()
     supervision = Supervision(**{name: _frozen(value) for name, value in sections.pop(SUPERVISOR, {}).items()})
     reading.unstarted(supervision.started)
+    reading.different_checkpoints(sections, supervision.started)
     notes = tuple(reading.foreign), tuple(reading.warnings)
     return NodeConfig(path, supervision, sections, _placed(path, sections), *notes)
 
@@ -325,6 +326,20 @@ class _Reading:
         for (*namespace, node), (place, _) in self._good.items():
             if started and not namespace and node != SUPERVISOR and node not in started:
                 self._warn(place, f"'{node}' is not one of {SUPERVISOR}.processes: it is not started")
+
+    def different_checkpoints(self, sections: Mapping[str, Mapping[str, Any]], started: Sequence[str]) -> None:
+        """Warn of an actuator that would not arm for the agent that the file starts beside it: it compares the files,
+        not their paths, so two paths may be right."""
+        if not {"actuator", "agent"} <= set(started):
+            return
+        actuators, agents = (
+            sections.get(node, {}).get("checkpoint", parameters_of(node)["checkpoint"].default)
+            for node in ("actuator", "agent")
+        )
+        if actuators != agents:
+            named = f"checkpoint is {actuators!r}, the agent's is {agents!r}"
+            text = f"actuator: {named}: it arms only if the files are the same"
+            self._warn(("actuator", SECTION, "checkpoint"), text)
 
     def _processes(self, at: KeyPath, names: tuple[Any, ...]) -> None:
         known = ", ".join(EXECUTABLES)

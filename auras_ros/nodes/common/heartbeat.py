@@ -134,8 +134,15 @@ class Heartbeat:
         """Send one heartbeat; from any thread."""
         status = self._status
         self._watchdog.beat(self._watched)
-        fields = {"session": status.session, "frame": status.frame(), "state": status.text()}
-        self._topic.publish(json_message({**fields, "lifecycle": status.lifecycle, "pause": status.pause}))
+        fields = {
+            "session": status.session,
+            "frame": status.frame(),
+            "state": status.text(),
+            "lifecycle": status.lifecycle,
+            "pause": status.pause,
+            "checkpoint": status.checkpoint,
+        }
+        self._topic.publish(json_message(fields))
 
     def beat_early(self) -> None:
         """Send one that has news, if any are sent now; from any thread."""

@@ -15,17 +15,22 @@ from concurrent.futures import wait
 from typing import Any, ClassVar, TypeVar
 
 from auras_ros.clock import MonotonicClock
-from auras_ros.exit_status import may_pass
+from auras_ros.device import FolderError
+from auras_ros.exit_status import BROKEN, may_pass
 from auras_ros.nodes.common.diagnostics import Diagnostics
 from auras_ros.nodes.common.heartbeat import Heartbeat
 from auras_ros.nodes.common.loading import BackgroundLoad
 from auras_ros.nodes.common.status import LoadedNodeStatus
 from auras_ros.nodes.common.transitions import answer_illegal_transitions
+from auras_ros.parameters import UnloadableError
 from auras_ros.ros import LifecycleNode, LifecycleState, Parameter, TransitionCallbackReturn
+from auras_ros.ros.local_log import local_logger
 from auras_ros.ros.msg import SetParametersResult
 from auras_ros.ros.settings import current_parameters, declare_parameters, refusal
 
 SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
+FILE_ERRORS = (FolderError, UnloadableError)  # their messages say what was found on the disk
+FINALIZED = "finalized"
 POLL_S = 0.1  # how often configure reports its progress
 STALL_S = 5.0
 T = TypeVar("T")
@@ -33,13 +38,16 @@ T = TypeVar("T")
 
 class LoadedNode(LifecycleNode):
     """A subclass has `on_activate`, and what is abstract below. NAME: the node's. SETTINGS: its parameters, with
-    `autostart`. BAD_SETTINGS_ERRORS: of configure, for what was set; of these TOO_SLOW_ERRORS may pass by themselves.
+    `autostart` and `remote_configuration`. BAD_SETTINGS_ERRORS: of configure, for what was set; of these
+    TOO_SLOW_ERRORS may pass by themselves, and TOLD_ERRORS are told to other nodes in full (`_told`), where they
+    are no FILE_ERRORS.
     """
 
     NAME: ClassVar[str]
     SETTINGS: ClassVar[type[Any]]
     BAD_SETTINGS_ERRORS: ClassVar[tuple[type[Exception], ...]]
     TOO_SLOW_ERRORS: ClassVar[tuple[type[Exception], ...]] = ()
+    TOLD_ERRORS: ClassVar[tuple[type[Exception], ...]]
 
     def __init__(self, status: LoadedNodeStatus, asked: Sequence[int], **node_options: Any) -> None:
         """asked: not empty any more when the process should end; configure then aborts."""
@@ -84,8 +92,9 @@ class LoadedNode(LifecycleNode):
         self._starting = False
 
     def working(self) -> bool:
-        """Whether the heartbeat's thread is alive; it ends when what runs hangs or a worker fails."""
-        return self._heartbeat.alive()
+        """Whether the heartbeat's thread is alive (it ends when what runs hangs or a worker fails), and the node not
+        finalized: no transition leads out of that, so its process ends and the supervisor starts another."""
+        return self._heartbeat.alive() and self._life.lifecycle != FINALIZED
 
     def halt(self) -> None:
         """End of the process: publish nothing more except a last heartbeat with the state `finalized`."""
@@ -95,7 +104,7 @@ class LoadedNode(LifecycleNode):
         self._stopped(0.0 if hung else STALL_S)
         self._heartbeat.stop()
         if not hung:
-            self._set_state("finalized")
+            self._set_state(FINALIZED)
             self._heartbeat.beat()
 
     # -- transitions (executor thread) --------------------------------------------------------------------
@@ -108,10 +117,10 @@ class LoadedNode(LifecycleNode):
         except self.BAD_SETTINGS_ERRORS as error:
             self._refused = error.with_traceback(None)  # whose frames hold what was loaded
             if not self._starting:  # else `start` raises it
-                self.get_logger().error(f"cannot configure: {error}")
+                self.get_logger().error(f"cannot configure: {self._told(error)}")
             if isinstance(error, self.TOO_SLOW_ERRORS) or may_pass(error):
                 return TransitionCallbackReturn.ERROR  # the caller may try again: see `launching`
-            self._set_state("unconfigured", f"refused: {error}", wrong=True)
+            self._set_state("unconfigured", f"refused: {self._told(error, log=False)}", wrong=True)
             return FAILURE
         self._set_state("inactive" if ready else "unconfigured")
         return SUCCESS if ready else FAILURE
@@ -133,17 +142,18 @@ class LoadedNode(LifecycleNode):
         self._set_state("shuttingdown")
         if self._stopped():
             self._unload()
-        self._set_state("finalized")
+        self._set_state(FINALIZED)
+        self.get_logger().warning(f"shut down by a transition: the process ends with status {BROKEN}")
         return SUCCESS
 
     def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Release everything and return to unconfigured."""
         self._set_state("errorprocessing")
         if not self._stopped():
-            self._set_state("finalized", f"a {self._life.RUNS} did not end", wrong=True)
+            self._set_state(FINALIZED, f"a {self._life.RUNS} did not end", wrong=True)
             return FAILURE
         self._unload()
-        said = f"refused: {self._refused}" if self._refused else "an error; see the log"
+        said = f"refused: {self._told(self._refused, log=False)}" if self._refused else "an error; see the log"
         self._set_state("unconfigured", said, wrong=True)
         return SUCCESS
 
@@ -175,7 +185,18 @@ class LoadedNode(LifecycleNode):
             self._heartbeat.frames_ended()
         return ended
 
+    def _told(self, error: Exception, *, log: bool = True) -> str:
+        """What other nodes are told of a refusal: on the heartbeat, /diagnostics and /rosout, and in answers. An error
+        that says what was found on the disk has one text for all of them, so that nobody learns by it which files
+        exist; log: print the error itself on this machine."""
+        if isinstance(error, self.TOLD_ERRORS) and not isinstance(error, FILE_ERRORS):
+            return str(error)
+        if log:
+            local_logger(self).error(str(error))
+        return f"{self.NAME}: what its parameters name cannot be loaded; the log on its own computer says why"
+
     def _unload(self) -> None:
+        self._life.checkpoint = ""
         self._close()
         gc.collect()
 

@@ -17,7 +17,8 @@ HEAD = """# Parameters
 
 The parameters of a config, section by section. `auras check` prints the same as text, `auras check FILE` checks a file.
 This page is generated: `auras check --markdown > docs/parameters.md`. What a file may not contain is in
-[interfaces.md](interfaces.md#parameter-files).
+[interfaces.md](interfaces.md#parameter-files). A parameter that names files can be set at a node's start only, unless
+the node was started with `remote_configuration: true` ([interfaces.md](interfaces.md#what-may-be-set-over-the-wire)).
 """
 
 
@@ -49,7 +50,8 @@ def _rows(node: str) -> Iterator[tuple[str, str, str, str, str]]:
         low, high, value = each.metadata["low"], each.metadata["high"], each.default
         default = _in_yaml(value)
         allowed = "" if low is None else f"{low:.12g} to {high:.12g}"
-        yield name, KINDS[type(value)], allowed, default, each.metadata["description"]
+        meaning = each.metadata["description"] + (" (names files)" if each.metadata["names_files"] else "")
+        yield name, KINDS[type(value)], allowed, default, meaning
 
 
 def _in_yaml(value: object) -> str:

@@ -22,8 +22,9 @@ class WatchedWork(Protocol):
 
 
 class LoadedNodeStatus:
-    """session: from one configure to the next. late: what has been running for too long; written by the heartbeat's
-    thread. The rest is written by the executor's thread (and by the heartbeat's when it ends), and read by any.
+    """session: from one configure to the next. checkpoint: digest of what is loaded, empty while nothing is. late: what
+    has been running for too long; written by the heartbeat's thread. The rest is written by the executor's thread (and
+    by the heartbeat's when it ends), and read by any.
 
     RUNS: what is watched, in one word. SO: what follows if it is late.
     """
@@ -33,6 +34,7 @@ class LoadedNodeStatus:
 
     def __init__(self, session: str) -> None:
         self.session, self.lifecycle, self.late = session, "unconfigured", ""
+        self.checkpoint = ""
         self.doing, self.wrong = "", False
 
     def set_state(self, lifecycle: str, doing: str = "", wrong: bool = False) -> None:

@@ -23,11 +23,12 @@ from auras_ros.engine.build import make_engine
 from auras_ros.engine.engine import Engine
 from auras_ros.engine.request import InvalidRequestError, VlmRequest
 from auras_ros.nodes.vlm.settings import VlmSettings
-from auras_ros.parameters import ParameterError
+from auras_ros.parameters import ParameterError, UnloadableError
 from auras_ros.ros.refusals import SETTINGS_ERRORS
 
 _OWN = (CheckpointError, DeviceError, ParameterError, PromptError, PictureError, InvalidRequestError, OSError)
 BAD_SETTINGS_ERRORS: tuple[type[Exception], ...] = (*_OWN, *SETTINGS_ERRORS)
+TOLD_ERRORS = (DeviceError, InvalidRequestError, ParameterError)  # of those, the ones that other nodes are told in full
 TRIAL_PX = 64
 
 
@@ -45,7 +46,9 @@ def load_engine(settings: VlmSettings, anywhere: frozenset[int], say: Callable[[
         try:
             engine = make_engine(checkpoint, settings.engine_options())
         except ValueError as error:
-            raise error if isinstance(error, DeviceError) else ParameterError(f"vlm: {error}") from error
+            is_of_file = settings.stage_profile or settings.lora_ways
+            kind = UnloadableError if is_of_file else ParameterError
+            raise error if isinstance(error, DeviceError) else kind(f"vlm: {error}") from error
         refused.callback(engine.close)
         occupy("vlm", None, threads)  # the stages' own threads have changed the number of all later ones
         engine.start()
@@ -58,10 +61,12 @@ def load_engine(settings: VlmSettings, anywhere: frozenset[int], say: Callable[[
 
 def set_adapters(engine: Engine, folders: Mapping[str, Path]) -> None:
     """As the parameter `loras` names them. Raises ParameterError; then nothing has changed."""
+    if folders and engine.adapters is None:
+        raise ParameterError("vlm: loras: this engine takes none (max_loras)")
     try:
         engine.set_adapters(folders)
     except ValueError as error:
-        raise ParameterError(f"vlm: loras: {error}") from error
+        raise UnloadableError(f"vlm: loras: {error}") from error
 
 
 def conversation(system: str, text: str, images: int) -> list[Message]:

@@ -20,10 +20,11 @@ from auras_ros.nodes.common.texts import MessageError
 from auras_ros.nodes.vlm.answering import Answering
 from auras_ros.nodes.vlm.answers import AnswerPublishers
 from auras_ros.nodes.vlm.configured import ConfiguredVlm
-from auras_ros.nodes.vlm.loading import BAD_SETTINGS_ERRORS, load_engine, set_adapters
+from auras_ros.nodes.vlm.loading import BAD_SETTINGS_ERRORS, TOLD_ERRORS, load_engine, set_adapters
 from auras_ros.nodes.vlm.question import question_fields, read_question
 from auras_ros.nodes.vlm.settings import VlmSettings
 from auras_ros.nodes.vlm.status import VlmStatus, resource_usage
+from auras_ros.parameters import ParameterError
 from auras_ros.ros import LifecycleState, Parameter, TransitionCallbackReturn
 from auras_ros.ros.callbacks import failures_of
 from auras_ros.ros.msg import SetParametersResult
@@ -39,6 +40,7 @@ class VlmNode(LoadedNode):
     NAME: ClassVar[str] = "vlm"
     SETTINGS: ClassVar[type[Any]] = VlmSettings
     BAD_SETTINGS_ERRORS: ClassVar[tuple[type[Exception], ...]] = BAD_SETTINGS_ERRORS
+    TOLD_ERRORS: ClassVar[tuple[type[Exception], ...]] = TOLD_ERRORS
 
     def __init__(self, asked: Sequence[int] = (), **node_options: Any) -> None:
         self.status = VlmStatus(uuid.uuid4().hex[:12])
@@ -57,6 +59,7 @@ class VlmNode(LoadedNode):
         self.status.configured = ConfiguredVlm(
             self, settings, engine, self._qos, self._on_question, self._refuse_question
         )
+        self.status.checkpoint = engine.checkpoint.digest
         model = {"name": engine.checkpoint.name, "digest": engine.checkpoint.digest}
         self._answers.detections = self.status.configured.detections
         self._answers.origin = {"session": session, "model": model}
@@ -104,7 +107,7 @@ class VlmNode(LoadedNode):
         return result
 
     def _change_adapters(self, loras: str) -> str:
-        """Why they may not be so; empty if they may, and are now."""
+        """Why they may not be so, as other nodes are told it; empty if they may, and are now."""
         configured = self.status.configured
         if configured is None and self.status.lifecycle != "unconfigured":
             return f"vlm: loras: the vlm is {self.status.lifecycle}"
@@ -112,8 +115,8 @@ class VlmNode(LoadedNode):
             wanted = replace(VlmSettings(), loras=loras).adapter_folders()
             if configured is not None:
                 set_adapters(configured.engine, wanted)
-        except ValueError as error:
-            return str(error)
+        except (ParameterError, OSError) as error:
+            return self._told(error)
         return ""
 
     # -- questions (executor thread) ----------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 from auras_ros import resources
 from auras_ros.engine.options import EngineOptions
 from auras_ros.nodes.vlm.question import StandingQuestion, read_standing
-from auras_ros.parameters import ParameterError, core_numbers, parameter
+from auras_ros.parameters import ParameterError, core_numbers, parameter, remote_configuration
 
 MOST = 2**20
 MOST_KEPT = 1024
@@ -17,12 +17,15 @@ MOST_SLOTS = 8  # adapters in memory, where nobody says how many
 
 @dataclass(frozen=True)
 class VlmSettings:
-    """Parameters of the node `vlm`. All but `autostart` are read at the next configure and refused while it is active,
-    but `loras`, which is changed at once where a model is configured.
+    """Parameters of the node `vlm`. All but `autostart` and `remote_configuration` are read at the next configure and
+    refused while it is active, but `loras`, which is changed at once where a model is configured.
     Those of the engine have the names and defaults of `EngineOptions`."""
 
     autostart: bool = parameter(False, "configure and activate at start; otherwise somebody else must do it")
-    checkpoint: str = parameter("", "the vision-language model: a folder (docs/vlm.md), or the name of a shipped one")
+    remote_configuration: bool = remote_configuration()
+    checkpoint: str = parameter(
+        "", "the vision-language model: a folder (docs/vlm.md), or the name of a shipped one", names_files=True
+    )
     cameras: str = parameter("", "cameras that questions may be about, such as top,wrist: camera/<name>/image_raw")
     camera: str = parameter("", "of these, the camera of questions that name none; empty: they are about no image")
     system: str = parameter("", "what each conversation begins with, as the system's words; empty: nothing")
@@ -57,7 +60,9 @@ class VlmSettings:
         "which stage runs next: interleaved:TOKENS, nova and others (docs/engine.md)",
     )
     stage_profile: str = parameter(
-        EngineOptions.stage_profile, "file of measured times, for nova and marginal on three cores or more"
+        EngineOptions.stage_profile,
+        "file of measured times, for nova and marginal on three cores or more",
+        names_files=True,
     )
     tbt_ms: int = parameter(
         EngineOptions.tbt_ms, "bound on the time between tokens that nova and marginal plan by", 1, 60000
@@ -89,10 +94,15 @@ class VlmSettings:
         EngineOptions.swap_layers,
         "physical layers that hold the vision encoder's in turn; 0: all stay in memory", 0, 1024,
     )  # fmt: skip
-    swap_folder: str = parameter(EngineOptions.swap_folder, "folder, on a disk, for the file of those layers")
+    swap_folder: str = parameter(
+        EngineOptions.swap_folder, "folder, on a disk, for the file of those layers", names_files=True
+    )
     swap_core: int = parameter(EngineOptions.swap_core, "core of the thread that reads it; -1: any", -1, 4095)
     loras: str = parameter(
-        "", "LoRA adapters that questions may ask for: name=folder,name=folder; may be changed while it runs"
+        "",
+        "LoRA adapters that questions may ask for: name=folder,name=folder; with remote_configuration they may be "
+        "changed while it runs",
+        names_files=True,
     )
     max_loras: int = parameter(
         EngineOptions.max_loras, "adapters in memory at once; 0: as many as `loras` names, 8 at most", 0, 256
@@ -123,6 +133,7 @@ class VlmSettings:
     lora_ways: str = parameter(
         EngineOptions.lora_ways,
         "how adapters' products are multiplied: one way's name (CPU), or the file of a searched table",
+        names_files=True,
     )
 
     def camera_names(self) -> tuple[str, ...]:

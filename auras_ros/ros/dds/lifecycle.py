@@ -11,6 +11,8 @@ from collections.abc import Callable
 from functools import partialmethod
 from typing import Any
 
+from auras_ros.output import Lines
+
 from . import srvtypes
 from .lifecycle_machine import (
     STATES,
@@ -93,7 +95,8 @@ class LifecycleNode(Node):
         try:
             answer = callback(before)
         except Exception:  # noqa: BLE001  # any exception of a user's callback counts as ERROR
-            self.get_logger().error(f"{name} raised, which counts as ERROR:\n{traceback.format_exc().rstrip()}")
+            text = f"{name} raised, which counts as ERROR:\n{traceback.format_exc().rstrip()}"
+            self.get_logger().error(Lines(text))
             return TransitionCallbackReturn.ERROR
         if not isinstance(answer, TransitionCallbackReturn):
             self.get_logger().error(f"{name} returned {answer!r}, not a TransitionCallbackReturn: counts as ERROR")

@@ -1,8 +1,9 @@
 """Logging as ROS prints it: severity, time, name, on stderr, with throttling per call site.
 
 Logging never raises: a line that cannot be written is counted (`unwritten`). Not blocking is the stream's job (the
-nodes replace it by that of `auras_ros.output`). Lines of a node's logger, and of its children, also go to that node's
-sink (`rosout.py`). A thread that must never wait hands its lines to another thread (`divert`).
+nodes replace it by that of `auras_ros.output`). Control characters are escaped here, once, for stderr and /rosout
+(`output.escaped`); under rclpy by `ros.rclpy_logger`. Lines of a node's logger, and of its children, also go to that
+node's sink (`rosout.py`). A thread that must never wait hands its lines to another thread (`divert`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import partialmethod
 from typing import TypeVar
+
+from auras_ros.output import escaped
 
 
 class LoggingSeverity(IntEnum):
@@ -150,7 +153,8 @@ class RcutilsLogger:
         ):
             return False
         kind = LoggingSeverity(severity)
-        record = LogRecord(time.time_ns(), kind, self.name, str(message), file, frame.f_code.co_name, line)
+        text = escaped(message if isinstance(message, str) else str(message))
+        record = LogRecord(time.time_ns(), kind, self.name, text, file, frame.f_code.co_name, line)
         (_nearest(_diverted, self.name) or say)(record)
         return True
 

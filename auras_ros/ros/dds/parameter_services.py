@@ -10,6 +10,8 @@ import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from auras_ros.output import Lines, escaped
+
 from . import srvtypes
 from .exceptions import ParameterException, ParameterNotDeclaredException, ParameterUninitializedException
 from .messages import message_type
@@ -75,7 +77,7 @@ def _try_to_set(node: Node, messages: list[Any], at: int) -> Any:
         return refused(str(error))
     except Exception as error:  # noqa: BLE001  # no remote request may end the node through a user's callback
         named = ", ".join(message.name for message in messages)
-        node.get_logger().error(f"setting {named} raised:\n{traceback.format_exc().rstrip()}")
+        node.get_logger().error(Lines(f"setting {escaped(named)} raised:\n{traceback.format_exc().rstrip()}"))
         return refused(f"a callback raised {type(error).__name__}: {error}")
 
 

@@ -197,7 +197,8 @@ class NodeParameters:
         for parameter in parameters:
             descriptor = self._declared(parameter.name)[1]
             if descriptor.read_only and not initial:
-                return f"parameter {parameter.name} is read-only"
+                why = f": {descriptor.additional_constraints}" if descriptor.additional_constraints else ""
+                return f"parameter {parameter.name} is read-only{why}"
             reason = type_refusal(parameter, descriptor) or range_refusal(parameter, descriptor)
             if reason:
                 return reason

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from auras_ros.action import Contract
-from auras_ros.nodes.actuator.settings import load_contract
+from auras_ros.nodes.actuator.settings import load_contract, load_digest
 from auras_ros.ros import QoSProfile, ReliabilityPolicy
 from auras_ros.ros.msg import ClockMsg, String, TimeMsg
 from tests.nodes.controllers import channel, contract_folder
@@ -62,7 +62,7 @@ def test_an_agent_that_is_no_longer_active_disarms_and_another_one_does_not(
         fake.lifecycle = "active"
         watch.arm()  # and not by itself
         watch.armed()
-    other = FakeAgent(watch.node, fake.contract, "other")
+    other = FakeAgent(watch.node, fake.contract, fake.digest, "other")
     other.lifecycle = "inactive"
     other.live()
     watch.state_where(lambda state: state["agent"] == "other", "it was heard")
@@ -170,7 +170,11 @@ def contract(tmp_path: Path) -> Contract:
 
 
 @pytest.fixture
-def in_metres(actuator: Callable[..., Child], contract: Contract, tmp_path: Path) -> Callable[..., Child]:
+def in_metres(
+    actuator: Callable[..., Child], contract: Contract, fake: FakeAgent, tmp_path: Path
+) -> Callable[..., Child]:
+    """The actuator of that table, for an agent that says it runs the same."""
+    fake.digest = load_digest(str(tmp_path / "table"))
     return lambda **parameters: actuator(checkpoint=str(tmp_path / "table"), **parameters)
 
 

@@ -26,6 +26,7 @@ MS = 1_000_000
 STALL_MS = 400  # longer than the lease
 ARM = channel("a", max_rate=None)
 WHEEL = channel("wheel", "velocity", max_rate=None)
+DIGEST = "ab" * 32  # of the checkpoint
 HAND = channel("hand", "gripper", hold="value", hold_value=3.0)
 
 
@@ -37,8 +38,8 @@ class Stage:
         self.contract = Contract.from_dict({"dt_ms": 100.0, "channels": list(channels)})
         outputs: Any = SimpleNamespace(send=self._send, end=self.ended.append)
         settings = ActuatorSettings(blend_ms=0.0, agent_timeout_ms=agent_timeout_ms, place_tolerance=0.0)
-        self.drive = CommandLoop(settings, self.contract, outputs, self.clock)
-        heartbeat = {"session": "s", "lifecycle": "active"}
+        self.drive = CommandLoop(settings, self.contract, outputs, self.clock, DIGEST)
+        heartbeat = {"session": "s", "lifecycle": "active", "checkpoint": DIGEST}
         self.beat = lambda: self.drive.agent.on_heartbeat(heartbeat, None, self.clock.now_ns())
         self.beat()
         self._period_ns = settings.period_ns
@@ -277,7 +278,7 @@ def test_while_the_agent_pauses_nothing_of_a_chunk_is_executed_and_a_new_one_end
     stage = Stage(ARM)
     stage.drives(*[[0.1 * step] for step in range(16)], ticks=21)
     at = stage.sent[-1].tolist()
-    heartbeat = {"session": "s", "lifecycle": "active", "pause": "'way' says 'yes'"}
+    heartbeat = {"session": "s", "lifecycle": "active", "pause": "'way' says 'yes'", "checkpoint": DIGEST}
     stage.drive.agent.on_heartbeat(heartbeat, "s", stage.clock.now_ns())
     stage.tick()
     assert (stage.drive.stream.state, stage.drive.reason) == (

@@ -14,6 +14,7 @@ from auras_ros.nodes.actuator.settings import ActuatorSettings
 from auras_ros.nodes.common.texts import MessageError
 
 MS = 1_000_000
+OWN, OTHER = "ab" * 32, "cd" * 32  # digests of checkpoints
 STRICT = ActuatorSettings(require_emergency_stop=True, require_robot_description=True)
 GOOD = Situation(
     agent_age_ns=20 * MS,
@@ -43,13 +44,14 @@ FAULTS = [
     ({"agent_age_ns": 101 * MS}, "silent"),
     ({"lifecycle": "inactive"}, "is inactive: activate it first"),
     ({"lifecycle": ""}, "of no known state"),
+    ({"other_checkpoint": "runs another checkpoint"}, "agent 'agent' runs another checkpoint"),
     ({"others": None}, "just started"),
 ]
 
 
 def test_nothing_objects_when_all_is_well() -> None:
     assert arming_refusal(GOOD, STRICT) == ""
-    assert len(RULES) == 7
+    assert len(RULES) == 8
 
 
 @pytest.mark.parametrize(("fault", "word"), FAULTS, ids=str)
@@ -87,12 +89,12 @@ def test_what_is_not_required_does_not_refuse(fault: dict[str, object], relaxed:
 # -- the agent's life -------------------------------------------------------------------------------------
 
 
-def beat(session: str = "a", lifecycle: str = "active") -> dict[str, object]:
-    return {"session": session, "lifecycle": lifecycle, "state": "running"}
+def beat(session: str = "a", lifecycle: str = "active", checkpoint: str = OWN) -> dict[str, object]:
+    return {"session": session, "lifecycle": lifecycle, "state": "running", "checkpoint": checkpoint}
 
 
 def test_silence_is_counted_from_the_followed_session_alone() -> None:
-    watch = AgentWatch(100.0)
+    watch = AgentWatch(100.0, OWN)
     assert watch.lost(0)
     watch.on_heartbeat(beat("a"), "a", 0)
     watch.on_heartbeat(beat("b"), "a", 90 * MS)
@@ -102,14 +104,14 @@ def test_silence_is_counted_from_the_followed_session_alone() -> None:
 
 
 def test_before_the_first_chunk_anybody_counts() -> None:
-    watch = AgentWatch(100.0)
+    watch = AgentWatch(100.0, OWN)
     watch.on_heartbeat(beat("a"), None, 0)
     watch.on_heartbeat(beat("b"), None, 90 * MS)
     assert not watch.lost(150 * MS)
 
 
 def test_arming_follows_the_newest_heartbeat() -> None:
-    watch = AgentWatch(100.0)
+    watch = AgentWatch(100.0, OWN)
     watch.on_heartbeat(beat("b"), "a", 50 * MS)
     assert watch.lost(60 * MS)
     watch.follow()
@@ -118,7 +120,7 @@ def test_arming_follows_the_newest_heartbeat() -> None:
 
 @pytest.mark.parametrize("lifecycle", ["inactive", "deactivating", "errorprocessing", "finalized", ""])
 def test_only_the_followed_session_can_say_that_it_is_not_active(lifecycle: str) -> None:
-    watch = AgentWatch(100.0)
+    watch = AgentWatch(100.0, OWN)
     assert not watch.on_heartbeat(beat("b", lifecycle), "a", 0)
     assert watch.on_heartbeat(beat("a", lifecycle), "a", 0)
     assert watch.on_heartbeat(beat("a", lifecycle), None, 0)
@@ -129,17 +131,39 @@ def test_only_the_followed_session_can_say_that_it_is_not_active(lifecycle: str)
     ("wrong", "field"),
     [({"lifecycle": "active"}, "session"), ({"session": "a", "lifecycle": ["active"]}, "lifecycle"),
      ({"session": "a", "state": "x" * 201}, "state"), ({"session": "a", "pause": True}, "pause"),
-     ({"session": "a" * 65}, "session")],
+     ({"session": "a" * 65}, "session"), ({"session": "a", "checkpoint": "a" * 65}, "checkpoint"),
+     ({"session": "a", "checkpoint": "/etc"}, "checkpoint"), ({"session": "a", "checkpoint": 1}, "checkpoint")],
 )  # fmt: skip
 def test_a_heartbeat_that_is_none_is_refused_and_its_field_named(wrong: dict[str, object], field: str) -> None:
-    watch = AgentWatch(100.0)
+    watch = AgentWatch(100.0, OWN)
     with pytest.raises(MessageError, match=f"heartbeat: {field}: "):
         watch.on_heartbeat(wrong, None, 0)
     assert watch.beat_ns is None
 
 
+def test_only_the_actuators_checkpoint_may_drive() -> None:
+    watch = AgentWatch(100.0, OWN)
+    assert watch.on_heartbeat(beat("a"), "a", 0) == ""
+    assert watch.other_checkpoint == ""
+    assert watch.on_heartbeat(beat("b", checkpoint=OTHER), "a", 0) == "", "another session's does not matter"
+    assert watch.other_checkpoint == (
+        "runs another checkpoint (digest cdcdcdcdcdcd) than the actuator (digest abababababab): give both the same"
+    )
+    assert watch.on_heartbeat(beat("a", checkpoint=OTHER), "a", 0) == f"the agent {watch.other_checkpoint}"
+    assert watch.on_heartbeat(beat("a", checkpoint=OTHER), None, 0) == f"the agent {watch.other_checkpoint}"
+
+
+def test_an_agent_that_reports_no_checkpoint_may_not_drive() -> None:
+    """One of an earlier version, whose heartbeat has no such field."""
+    watch = AgentWatch(100.0, OWN)
+    older = {"session": "a", "lifecycle": "active", "state": "running"}
+    said = "does not report its checkpoint's digest: it is older than this actuator, or another program"
+    assert watch.on_heartbeat(older, "a", 0) == f"the agent {said}"
+    assert watch.other_checkpoint == said
+
+
 def test_the_followed_session_alone_asks_for_a_pause() -> None:
-    watch = AgentWatch(100.0)
+    watch = AgentWatch(100.0, OWN)
     watch.on_heartbeat(beat("a") | {"pause": "'way' says 'yes'"}, "a", 0)
     assert watch.pause == "'way' says 'yes'"
     watch.on_heartbeat(beat("b"), "a", 0)

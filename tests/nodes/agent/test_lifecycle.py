@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import errno
 import signal
+import sys
 import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from auras_ros.exit_status import BROKEN
 from auras_ros.nodes.agent.node import Agent
 from auras_ros.pipeline.plan import PlanError, TooSlowError
 from auras_ros.ros import Parameter, TransitionCallbackReturn, init, try_shutdown
@@ -19,6 +22,7 @@ from tests.nodes.stand_ins import Robot
 from tests.nodes.wire import Child, Children, Watch
 
 ACTIVATE_WITHIN_MS = 100
+UNLOADABLE = "agent: what its parameters name cannot be loaded; the log on its own computer says why"
 LOADS_FOR_EVER = """
 import threading
 import auras_ros.nodes.agent.loading as load
@@ -70,21 +74,42 @@ def test_through_every_state_and_back(checkpoint: str, tmp_path: Path) -> None:
         assert agent.transition("activate")
         agent.chunk("chunks of the second load")
         assert agent.transition("shutdown")
-        agent.says("finalized")
-        agent.child.send(signal.SIGTERM)
-        assert agent.child.wait() == 0, agent.child.output
+        agent.reaches("finalized")
+        assert agent.child.wait() == BROKEN, "no transition leads out of it: a supervisor starts it again"
+        assert "shut down by a transition: the process ends with status 1" in agent.child.output
         assert "Traceback" not in agent.child.output
 
 
 def test_a_refused_configure_says_why_and_leaves_the_process_alive(checkpoint: str, tmp_path: Path) -> None:
-    with running("/no/such/folder", tmp_path, autostart=False) as agent:
+    with running(checkpoint, tmp_path, autostart=False, plan="no_such_plan,mode=wrong") as agent:
         assert not agent.transition("configure")
         beats = agent.watch.beats
-        agent.watch.until(lambda: any("/no/such/folder" in beat["state"] for beat in beats), "a beat says why")
-        agent.diagnosed("lifecycle", 2, "/no/such/folder")
-        assert "cannot configure: " in agent.child.output
+        agent.watch.until(lambda: any("mode: " in beat["state"] for beat in beats), "a beat says why")
+        agent.diagnosed("lifecycle", 2, "mode: ")
+        assert "cannot configure: plan: mode: " in agent.child.output
         assert not agent.transition("configure")  # it can be asked again
         assert agent.child.process.poll() is None
+
+
+def test_an_agent_that_was_shut_down_over_the_wire_is_started_again(
+    checkpoint: str, children: Children, watch: Watch, robot: Robot, tmp_path: Path
+) -> None:
+    """`auras run` starts it again, and it drives on in another session, once somebody arms."""
+    sections: dict[str, Any] = {
+        "supervisor": {"processes": ["agent"]},
+        "agent": {"checkpoint": checkpoint, "plan": "quick"},
+    }
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump({name: {"ros__parameters": values} for name, values in sections.items()}))
+    watch.hear_agent()
+    agent = Running(children(sys.executable, "-m", "auras_ros.cli.main", "run", str(path)), watch, robot)
+    session = agent.reaches("active")["session"]
+    assert agent.transition("shutdown")
+    agent.logs("shut down by a transition", "[supervisor] agent exited with status 1, starting again in 0.5 s")
+    assert agent.reaches("active")["session"] != session
+    agent.child.send(signal.SIGINT)
+    assert agent.child.wait() == 0, agent.child.output
+    assert "Traceback" not in agent.child.output
 
 
 def test_asked_to_stop_while_it_loads_it_does(tmp_path: Path, checkpoint: str) -> None:
@@ -140,7 +165,8 @@ def test_a_machine_too_slow_for_now_is_told_from_settings_that_cannot_work(
         monkeypatch.setattr(agent, "_configure", refuse)
         assert agent.trigger_configure() == expected
         assert agent.status.lifecycle == "unconfigured"
-        assert agent.status.text() == f"refused: {error}"
+        told = UNLOADABLE if isinstance(error, OSError) else error
+        assert agent.status.text() == f"refused: {told}"
 
 
 def test_parameters_are_taken_at_configure_and_refused_while_active(agent: Any) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 import sys
 
-from auras_ros.nodes.actuator.settings import load_contract
+from auras_ros.nodes.actuator.settings import load_contract, load_digest
 from auras_ros.ros import Node, init
 from tests.nodes.stand_ins import FakeAgent, ramp
 
@@ -16,7 +16,7 @@ from tests.nodes.stand_ins import FakeAgent, ramp
 def main() -> None:
     session, checkpoint = sys.argv[1:3]
     init(args=[])
-    agent = FakeAgent(Node("agent"), load_contract(checkpoint), session)
+    agent = FakeAgent(Node("agent"), load_contract(checkpoint), load_digest(checkpoint), session)
     agent.live()
     if "silent" not in sys.argv:
         agent.drive(ramp())

@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from auras_ros.nodes.actuator.settings import load_contract
+from auras_ros.nodes.actuator.settings import load_contract, load_digest
 from auras_ros.ros import Node, init
 from auras_ros.ros.msg import Float64MultiArray, String
 from tests.nodes.stand_ins import FakeAgent, Loop
@@ -76,7 +76,7 @@ class Mad:
 def main() -> None:
     seed, checkpoint = int(sys.argv[1]), sys.argv[2]
     init(args=[])
-    agent = FakeAgent(Node("agent"), load_contract(checkpoint), "mad")
+    agent = FakeAgent(Node("agent"), load_contract(checkpoint), load_digest(checkpoint), "mad")
     agent.live()
     Loop(PERIOD_S, Mad(agent, seed).step)
     signal.pause()

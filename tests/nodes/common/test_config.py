@@ -43,7 +43,47 @@ def refused(read: Read, tmp_path: Path) -> Refused:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "config").glob("*.yaml")), ids=lambda path: path.name)
 def test_what_ships_is_good(path: Path) -> None:
-    assert read_config(path).warnings == ()
+    """No warning either: where a file starts actuator and agent, they name the same checkpoint."""
+    found = read_config(path)
+    assert found.warnings == ()
+    if {"actuator", "agent"} <= set(found.supervision.started):
+        assert found.section("actuator")["checkpoint"] == found.section("agent")["checkpoint"]
+
+
+def test_an_actuator_with_another_checkpoint_than_its_agent_is_warned_of(read: Read) -> None:
+    sections = "agent: {{ros__parameters: {{checkpoint: {}}}}}\nactuator: {{ros__parameters: {{{}}}}}\n"
+    said = "it arms only if the files are the same"
+    (warning,) = read(START + sections.format("lift", "checkpoint: pusht")).warnings
+    assert warning.endswith(f"mine.yaml:3: actuator: checkpoint is 'pusht', the agent's is 'lift': {said}")
+    (warning,) = read(START + sections.format("lift", "rate_hz: 50.0")).warnings
+    assert f"actuator: checkpoint is 'pusht', the agent's is 'lift': {said}" in warning
+    assert read(START + sections.format("pusht", "rate_hz: 50.0")).warnings == ()
+    assert read(START + "/**: {ros__parameters: {checkpoint: lift}}\n").warnings == ()
+
+
+# Text parameters that another node may set while the node is not active. They choose among names and rules; a new one
+# that names a file or folder, or is loaded, belongs to NAMES_FILES and gets `names_files` in its declaration.
+NAMES_FILES = {
+    "agent": {"checkpoint", "offload_folder"},
+    "vlm": {"checkpoint", "loras", "lora_ways", "stage_profile", "swap_folder"},
+}
+NAMES_NO_FILES = {
+    "agent": {"plan", "actuator", "fallback_plan", "monitors", "device", "dtype", "cores"},
+    "vlm": {
+        "cameras", "camera", "system", "standing", "dtype", "device", "cores", "scheduler", "lora_policy",
+        "lora_thetas",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("node", sorted(config.LIFECYCLE))
+def test_every_text_parameter_is_known_to_name_files_or_not(node: str) -> None:
+    known = config.parameters_of(node).values()
+    marked = {each.name for each in known if each.metadata["names_files"]}
+    texts = {each.name for each in known if isinstance(each.default, str)}
+    assert marked == NAMES_FILES[node]
+    assert texts - marked == NAMES_NO_FILES[node]
+    assert "remote_configuration" in config.parameters_of(node)
 
 
 def test_everything_that_is_wrong_is_said_with_its_line_and_the_name_that_was_meant(refused: Refused) -> None:

@@ -35,6 +35,7 @@ CHANGED += (
     "max_loras",
     "max_lora_rank",
     "kv_mib",
+    "scheduler",
 )
 
 
@@ -158,6 +159,7 @@ def _bench(vlm_folder: Path) -> Iterator[Bench]:
         patched.setattr(DecodeWorker, "__call__", lambda self, dispatch: (gate.passed(), run(self, dispatch))[1])
         watch = Watch(actuator="")
         given: dict[str, Any] = {"checkpoint": str(vlm_folder), "cameras": "top,side", "camera_age_limit_ms": 60000.0}
+        given["remote_configuration"] = True
         node = VlmNode(parameter_overrides=[Parameter(name, value=value) for name, value in given.items()])
         bench = Bench(node, watch, gate)
         node.start()

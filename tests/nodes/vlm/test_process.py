@@ -15,6 +15,7 @@ from auras_ros.exit_status import BROKEN
 from auras_ros.nodes.vlm import node as vlm
 from auras_ros.ros.msg import String
 from tests.nodes.wire import BEST_EFFORT, RELIABLE, Children, Watch
+from tests.portability.asking import Parameters
 
 
 def test_auras_run_starts_it_and_ends_it(vlm_folder: Path, children: Children, watch: Watch, tmp_path: Path) -> None:
@@ -42,6 +43,19 @@ def test_auras_run_starts_it_and_ends_it(vlm_folder: Path, children: Children, w
     assert child.wait() == 0, child.output
     assert "running vlm; Ctrl-C stops them" in child.output
     assert "Traceback" not in child.output
+
+
+def test_what_names_files_is_read_only_over_the_wire(vlm_folder: Path, children: Children, watch: Watch) -> None:
+    """Adapters and task heads too, which are loaded while it runs where `remote_configuration` is true."""
+    children.node("vlm", {"checkpoint": str(vlm_folder), "autostart": False})
+    parameters = Parameters(watch, "vlm")
+    files = {"checkpoint": "pusht-vlm", "loras": "way=pusht-monitor/way", "lora_ways": "/tmp/x", "swap_folder": "/tmp"}
+    for name, value in {**files, "stage_profile": "/tmp/x", "remote_configuration": True}.items():
+        [(successful, reason)] = parameters.set(**{name: value})
+        assert (successful, "read-only" in reason) == (False, True), (name, reason)
+    assert not parameters.set_together(max_tokens=3, loras="way=pusht-monitor/way")[0]
+    assert parameters.set(max_tokens=4) == [(True, "")]
+    assert (parameters.get("max_tokens"), parameters.get("loras")) == (4, "")
 
 
 HANGS = """

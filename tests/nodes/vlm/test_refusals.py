@@ -18,6 +18,8 @@ from auras_ros.ros.msg import String
 from tests.nodes.payloads import HEADER, serialized
 from tests.nodes.vlm.conftest import Bench
 
+UNLOADABLE = "vlm: what its parameters name cannot be loaded; the log on its own computer says why"
+
 
 def test_bad_questions_are_refused_by_name_while_a_good_one_is_answered(bench: Bench) -> None:
     bench.fresh(question_limit_bytes=512)
@@ -97,14 +99,21 @@ def test_one_more_question_than_the_engine_takes_is_refused(bench: Bench) -> Non
     assert bench.answer(bench.ask())["finish"] in ("stop", "length")
 
 
-def test_a_folder_that_is_none_is_named_and_another_is_configured_after_it(bench: Bench, tmp_path: Path) -> None:
+def test_a_folder_that_is_none_is_named_in_the_log_alone_and_another_is_configured_after_it(
+    bench: Bench, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Other nodes are told the same of a folder that is there and of one that is not."""
     bench.stop()
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt7"}))
     for folder, words in (("/no/such/folder", "/no/such/folder"), (str(tmp_path), "config.json: model_type: 'gpt7'")):
         bench.set(checkpoint=folder)
+        capfd.readouterr()
         assert bench.node.trigger_configure() == FAILURE
-        assert (bench.node.status.lifecycle, words in bench.node.status.text()) == ("unconfigured", True)
-        bench.diagnosed.until("vlm: lifecycle", "ERROR", words)
+        assert (bench.node.status.lifecycle, bench.node.status.text()) == ("unconfigured", f"refused: {UNLOADABLE}")
+        bench.diagnosed.until("vlm: lifecycle", "ERROR", UNLOADABLE)
+        logged = capfd.readouterr().err.splitlines()
+        assert any("[local.vlm]: " in line and words in line for line in logged), logged
+        assert any(f"[vlm]: cannot configure: {UNLOADABLE}" in line for line in logged), logged
     bench.fresh()
     assert bench.answer(bench.ask())["finish"] in ("stop", "length")
     bench.diagnosed.until("vlm: lifecycle", "OK", "active")
