@@ -137,7 +137,7 @@ class QosWatch:
         return self.node.create_publisher(kind, topic, profile, event_callbacks=self.publisher(topic))
 
     def create_subscription(
-        self, kind: Any, topic: str, callback: Callable[[Any], object], profile: QoSProfile, *, raw: bool = False,
+        self, kind: Any, topic: str, callback: Callable[..., object], profile: QoSProfile, *, raw: bool = False,
         newest: bool = False,
     ) -> Any:  # fmt: skip
         """The node's, with its events watched. newest: of messages that wait, `callback` gets only the newest."""
