@@ -74,9 +74,7 @@ class ActionStream:
 
     # -- transitions --------------------------------------------------------------------------------------
 
-    def arm(
-        self, now_ns: int, current: npt.ArrayLike | None = None, *, stay: bool = False
-    ) -> Accepted | Rejected:
+    def arm(self, now_ns: int, current: npt.ArrayLike | None = None, *, stay: bool = False) -> Accepted | Rejected:
         """Allow commands; the state is holding until the first valid chunk.
 
         `current` [channels]: the measured position, NaN if unknown; rate limits of the first command count from

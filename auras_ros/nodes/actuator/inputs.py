@@ -115,7 +115,7 @@ class ActuatorInputs:
             lifecycle=self._agent.lifecycle,
             joints_age_ns=self._position.age_ns(now_ns),
             unknown=self._position.unknown,
-            position_doubt=self._joint_publishers.doubt(now_ns),
+            position_doubt=self.position_doubt(),
             others=others,
             pressed=", ".join(self.stop.pressers()),
             stop_present=self.stop.present(),
@@ -170,6 +170,10 @@ class ActuatorInputs:
             self.refused.add(
                 DESCRIPTION, f"{len(payload)} bytes on {self._node.resolve_topic_name(DESCRIPTION)}: {error}"
             )
+
+    def position_doubt(self) -> str:
+        """Why the robot's position is not certain now, so that arming is refused; empty if it is."""
+        return self._joint_publishers.doubt(self._clock.now_ns())
 
     def look_at_joint_publishers(self) -> None:
         """Called a few times a second, and before arming: note who publishes joint_states, as the ROS graph shows."""

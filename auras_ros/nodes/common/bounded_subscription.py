@@ -50,8 +50,7 @@ def subscribe_with_info(
     limits: PayloadLimits,
     refuse: Callable[[ValueError], object],
 ) -> Any:
-    """As `subscribe`, for a callback that also gets what the middleware says of the message: `callback(message, info)`.
-    """
+    """As `subscribe`, but it calls `callback(message, info)`: info is what the middleware says of the message."""
 
     def call(message: Any, info: Any) -> None:
         try:
