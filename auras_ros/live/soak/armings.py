@@ -37,25 +37,29 @@ RESTARTED_NS = 300 * MS  # after a kill: what comes later is of the next process
 
 @dataclass(frozen=True)
 class PlayedDriver:
-    """A publisher of joint_states that is played here. zeros: of these joints it says 0. shift, noise: shares of a
-    joint's range by which its positions are off, always or at random. wraps: positions are within half a turn of 0."""
+    """A publisher of joint_states that is played here."""
 
     joints: tuple[str, ...]
     rate_hz: float
+    # It says that its joints are at 0.
     zeros: bool = False
+    # Shares of a joint's range by which its positions are off: always, and at most, at random.
     shift: float = 0.0
     noise: float = 0.0
+    # Its positions are angles within half a turn of 0.
     wraps: bool = False
 
 
 @dataclass(frozen=True)
 class ArmingCase:
-    """seconds: publishers beside the robot's own. robot: drivers that speak in place of the loop's simulator, which is
-    stopped meanwhile; empty: the simulator speaks. restarts: the simulator is killed before each arming."""
+    """Who publishes joint_states while somebody tries to arm."""
 
     name: str
+    # Publishers beside the robot's own.
     seconds: tuple[PlayedDriver, ...] = ()
+    # Drivers that speak instead of the loop's simulator, which is stopped meanwhile; empty: the simulator speaks.
     robot: tuple[PlayedDriver, ...] = ()
+    # The simulator is killed before each arming.
     restarts: bool = False
 
     @property
@@ -66,13 +70,14 @@ class ArmingCase:
 
 @dataclass
 class ArmingCounts:
-    """How often somebody tried to arm, how often the actuator did, and how often its first command was elsewhere.
-    refusals: by reason."""
+    """What became of the armings of one case."""
 
     case: str
     tried: int = 0
     armed: int = 0
+    # Armings whose first command was not where the robot is.
     armed_elsewhere: int = 0
+    # By reason, how many requests were refused.
     refusals: Counter[str] = field(default_factory=Counter)
 
 
@@ -107,26 +112,27 @@ def count_armings(
     case: ArmingCase,
     count: int,
     *,
-    place: Mapping[str, float] | None = None,
+    robot_position: Mapping[str, float] | None = None,
     turns: Mapping[str, float] | None = None,
 ) -> ArmingCounts:
     """Try to arm `count` times in this case; the actuator must be disarmed, and is after it.
 
-    place: where a played robot is; None: where the simulator's robot is. turns: a full turn of each continuous joint.
+    robot_position: by joint, where a played robot is; None: where the simulator's robot is. turns: by joint, a full
+    turn of those that are continuous.
     """
     counts = ArmingCounts(case.name)
     with ExitStack() as stack:
         if case.robot:
-            place = dict(place or _place(harness))
+            robot_position = dict(robot_position or _measured_position(harness))
             if "sim_bridge" in harness.usage:
                 stack.enter_context(harness.stopped("sim_bridge"))
             for driver in case.robot:
-                stack.enter_context(played(harness, contract, driver, place))
+                stack.enter_context(played(harness, contract, driver, robot_position))
         for _ in range(count):
             if case.restarts:
                 _restart(harness)
             harness.pause(QUIET_S)
-            _try(harness, contract, case, counts, place or _place(harness), turns or {})
+            _try(harness, contract, case, counts, robot_position or _measured_position(harness), turns or {})
     return counts
 
 
@@ -135,14 +141,14 @@ def _try(
     contract: Contract,
     case: ArmingCase,
     counts: ArmingCounts,
-    place: Mapping[str, float],
+    robot_position: Mapping[str, float],
     turns: Mapping[str, float],
 ) -> None:
     """Ask until it is armed or the time is over; look at the first command; disarm."""
     with ExitStack() as stack:
         end_s = time.monotonic() + (RECOVERY_S if case.honest else BESIDE_S)
         for driver in case.seconds:
-            stack.enter_context(played(harness, contract, driver, place))
+            stack.enter_context(played(harness, contract, driver, robot_position))
         harness.pause(harness.rng.uniform(0.0, LATEST_START_S))
         since_ns = harness.now_ns()
         armed = False
@@ -153,7 +159,7 @@ def _try(
         counts.armed += armed
         harness.until(lambda: _first(harness, since_ns) is not None, FIRST_S if armed else 0.0)
         first = _first(harness, since_ns)
-        if first is not None and _is_elsewhere(first, contract, place, turns):
+        if first is not None and _is_elsewhere(first, contract, robot_position, turns):
             counts.armed_elsewhere += 1
     if armed:
         harness.until(lambda: harness.call("actuator/disarm"))
@@ -173,15 +179,15 @@ def _ask(harness: SoakHarness, counts: ArmingCounts) -> bool:
 
 
 def _first(harness: SoakHarness, since_ns: int) -> ReceivedAction | None:
-    return next((each for each in harness.judge.sent if each.mono_ns >= since_ns), None)
+    return next((action for action in harness.judge.sent if action.mono_ns >= since_ns), None)
 
 
 def _is_elsewhere(
-    action: ReceivedAction, contract: Contract, place: Mapping[str, float], turns: Mapping[str, float]
+    action: ReceivedAction, contract: Contract, robot_position: Mapping[str, float], turns: Mapping[str, float]
 ) -> bool:
     for channel, value in zip(contract.channels, action.values.tolist(), strict=True):
-        if channel.name in place:
-            away = value - place[channel.name]
+        if channel.name in robot_position:
+            away = value - robot_position[channel.name]
             if channel.name in turns:
                 away = math.remainder(away, turns[channel.name])
             if abs(away) > ELSEWHERE * (channel.upper - channel.lower):
@@ -191,14 +197,14 @@ def _is_elsewhere(
 
 @contextmanager
 def played(
-    harness: SoakHarness, contract: Contract, driver: PlayedDriver, place: Mapping[str, float]
+    harness: SoakHarness, contract: Contract, driver: PlayedDriver, robot_position: Mapping[str, float]
 ) -> Iterator[None]:
     """A driver that publishes for a block."""
     ranges = {channel.name: channel.upper - channel.lower for channel in contract.channels}
 
     def position(joint: str) -> float:
         off = driver.shift + driver.noise * harness.rng.uniform(-1.0, 1.0)
-        value = 0.0 if driver.zeros else place[joint] + off * ranges[joint]
+        value = 0.0 if driver.zeros else robot_position[joint] + off * ranges[joint]
         return math.remainder(value, math.tau) if driver.wraps else value
 
     def publish() -> None:
@@ -210,7 +216,7 @@ def played(
         yield
 
 
-def _place(harness: SoakHarness) -> dict[str, float]:
+def _measured_position(harness: SoakHarness) -> dict[str, float]:
     """Where the robot is now, by the next message of joint_states."""
     messages: list[Any] = []
     with harness.subscription(STATES, messages.append):

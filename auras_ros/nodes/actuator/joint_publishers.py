@@ -41,7 +41,9 @@ class JointPublishers:
 
     def __init__(self, contract: Contract) -> None:
         # Of the joints that set points command.
-        self._histories = {each.name: JointHistory(each) for each in contract.channels if each.kind in SET_POINTS}
+        self._histories = {
+            channel.name: JointHistory(channel) for channel in contract.channels if channel.kind in SET_POINTS
+        }
         self._heard_ns: dict[bytes, int] = {}  # publisher -> time of its newest message
         self._discovered_ns: dict[bytes, int] = {}  # publisher in the ROS graph -> when it was found there first
         self._nodes: dict[bytes, str] = {}  # publisher in the ROS graph -> its node
@@ -71,6 +73,8 @@ class JointPublishers:
 
     def doubt(self, now_ns: int) -> str:
         """Why the robot's position is not certain now, with the topic's publishers; empty if it is."""
+        if not self._histories:
+            return ""  # no command starts from a position
         several = len(self._nodes) > 1
         for history in self._histories.values():
             doubt = history.two_publishers(now_ns) or history.jumped(now_ns, several=several)
@@ -96,11 +100,11 @@ class MessageForm:
         self.names = tuple(names)
         self.stamp_ns = stamp_ns
 
-    def differs_from(self, other: MessageForm) -> bool:
-        return self.names != other.names or bool(self.stamp_ns) != bool(other.stamp_ns)
+    def differs_from(self, earlier: MessageForm) -> bool:
+        return self.names != earlier.names or bool(self.stamp_ns) != bool(earlier.stamp_ns)
 
-    def is_older_than(self, other: MessageForm) -> bool:
-        return 0 < self.stamp_ns < other.stamp_ns
+    def is_older_than(self, earlier: MessageForm) -> bool:
+        return 0 < self.stamp_ns < earlier.stamp_ns
 
 
 class JointHistory:
@@ -208,9 +212,9 @@ class JointHistory:
 def _note_publisher(heard_ns: dict[bytes, int], publisher: bytes, now_ns: int) -> None:
     """Note when a publisher was heard, and forget those that have been silent for a second."""
     if publisher not in heard_ns:
-        silent = [other for other, at_ns in heard_ns.items() if now_ns - at_ns > TOGETHER_NS]
-        for other in silent:
-            del heard_ns[other]
+        silent = [silent_one for silent_one, at_ns in heard_ns.items() if now_ns - at_ns > TOGETHER_NS]
+        for silent_one in silent:
+            del heard_ns[silent_one]
         if len(heard_ns) >= MAX_PUBLISHERS:
             return
     heard_ns[publisher] = now_ns

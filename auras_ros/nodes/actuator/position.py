@@ -5,7 +5,7 @@ where it was to where it was sent; if it is elsewhere, something else moved it, 
 This detects jumps, and drift faster than the tolerance per second. It cannot detect slower drift, or a jump to a
 recently commanded position. After a silence the robot must be near its last position and the newest command, or it
 counts as another robot. A continuous joint may be reported within one turn: the wrap-around is no jump. Nothing here
-acts on what is found.
+acts on what is found. Before arming, when no command explains anything, `joint_publishers` judges the same messages.
 """
 
 from __future__ import annotations

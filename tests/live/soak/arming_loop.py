@@ -95,7 +95,7 @@ def count_wrapped(loop: ArmingLoop, count: int) -> ArmingCounts:
     with loop.harness.publisher((String, "robot_description", LATCHED)) as description:
         description.publish(String(data=f'<robot name="r">{WRIST}</robot>'))
         loop.harness.until(lambda: "tightened" in loop.harness.witness.state.get("limits", ""), START_S)
-        return loop.count(WRAPPED, count, place={"wrist": math.pi}, turns={"wrist": math.tau})
+        return loop.count(WRAPPED, count, robot_position={"wrist": math.pi}, turns={"wrist": math.tau})
 
 
 def main(argv: list[str] | None = None) -> int:

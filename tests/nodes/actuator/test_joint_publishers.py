@@ -301,3 +301,11 @@ def test_positions_that_are_no_numbers_say_nothing() -> None:
     judge.heard(SECOND, ["a", "b"], [math.nan, math.inf], 0, 10 * MS)
     judge.heard(SECOND, ["a", "b"], [], 0, 10 * MS)
     assert judge.doubt(10 * MS) == ""
+
+
+def test_where_no_command_starts_from_a_position_there_is_no_doubt() -> None:
+    judge = JointPublishers(Contract.from_dict({"dt_ms": 100.0, "channels": [channel("wheel", "velocity")]}))
+    judge.discovered(NODES, 0)
+    judge.heard(DRIVER, ["wheel"], [1.0], 0, 0)
+    judge.heard(SECOND, ["wheel"], [-1.0], 0, MS)
+    assert judge.doubt(MS) == ""
