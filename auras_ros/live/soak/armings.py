@@ -16,7 +16,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from auras_ros.action import Contract
 from auras_ros.live.soak.harness import MS, RECOVERY_S, SoakHarness
 from auras_ros.live.soak.judge import ReceivedAction
 from auras_ros.live.soak.topics import STATES
@@ -108,7 +107,7 @@ def honest_robots(joints: tuple[str, ...]) -> list[ArmingCase]:
 
 def count_armings(
     harness: SoakHarness,
-    contract: Contract,
+    ranges: Mapping[str, float],
     case: ArmingCase,
     count: int,
     *,
@@ -117,8 +116,8 @@ def count_armings(
 ) -> ArmingCounts:
     """Try to arm `count` times in this case; the actuator must be disarmed, and is after it.
 
-    robot_position: by joint, where a played robot is; None: where the simulator's robot is. turns: by joint, a full
-    turn of those that are continuous.
+    ranges: of each joint, in the order of a command's values. robot_position: by joint, where a played robot is; None:
+    where the simulator's robot is. turns: by joint, a full turn of those that are continuous.
     """
     counts = ArmingCounts(case.name)
     with ExitStack() as stack:
@@ -127,18 +126,18 @@ def count_armings(
             if "sim_bridge" in harness.usage:
                 stack.enter_context(harness.stopped("sim_bridge"))
             for driver in case.robot:
-                stack.enter_context(played(harness, contract, driver, robot_position))
+                stack.enter_context(played(harness, ranges, driver, robot_position))
         for _ in range(count):
             if case.restarts:
                 _restart(harness)
             harness.pause(QUIET_S)
-            _try(harness, contract, case, counts, robot_position or _measured_position(harness), turns or {})
+            _try(harness, ranges, case, counts, robot_position or _measured_position(harness), turns or {})
     return counts
 
 
 def _try(
     harness: SoakHarness,
-    contract: Contract,
+    ranges: Mapping[str, float],
     case: ArmingCase,
     counts: ArmingCounts,
     robot_position: Mapping[str, float],
@@ -148,7 +147,7 @@ def _try(
     with ExitStack() as stack:
         end_s = time.monotonic() + (RECOVERY_S if case.honest else BESIDE_S)
         for driver in case.seconds:
-            stack.enter_context(played(harness, contract, driver, robot_position))
+            stack.enter_context(played(harness, ranges, driver, robot_position))
         harness.pause(harness.rng.uniform(0.0, LATEST_START_S))
         since_ns = harness.now_ns()
         armed = False
@@ -159,7 +158,7 @@ def _try(
         counts.armed += armed
         harness.until(lambda: _first(harness, since_ns) is not None, FIRST_S if armed else 0.0)
         first = _first(harness, since_ns)
-        if first is not None and _is_elsewhere(first, contract, robot_position, turns):
+        if first is not None and _is_elsewhere(first, ranges, robot_position, turns):
             counts.armed_elsewhere += 1
     if armed:
         harness.until(lambda: harness.call("actuator/disarm"))
@@ -183,24 +182,23 @@ def _first(harness: SoakHarness, since_ns: int) -> ReceivedAction | None:
 
 
 def _is_elsewhere(
-    action: ReceivedAction, contract: Contract, robot_position: Mapping[str, float], turns: Mapping[str, float]
+    action: ReceivedAction, ranges: Mapping[str, float], robot_position: Mapping[str, float], turns: Mapping[str, float]
 ) -> bool:
-    for channel, value in zip(contract.channels, action.values.tolist(), strict=True):
-        if channel.name in robot_position:
-            away = value - robot_position[channel.name]
-            if channel.name in turns:
-                away = math.remainder(away, turns[channel.name])
-            if abs(away) > ELSEWHERE * (channel.upper - channel.lower):
+    for joint, value in zip(ranges, action.values.tolist(), strict=True):
+        if joint in robot_position:
+            away = value - robot_position[joint]
+            if joint in turns:
+                away = math.remainder(away, turns[joint])
+            if abs(away) > ELSEWHERE * ranges[joint]:
                 return True
     return False
 
 
 @contextmanager
 def played(
-    harness: SoakHarness, contract: Contract, driver: PlayedDriver, robot_position: Mapping[str, float]
+    harness: SoakHarness, ranges: Mapping[str, float], driver: PlayedDriver, robot_position: Mapping[str, float]
 ) -> Iterator[None]:
     """A driver that publishes for a block."""
-    ranges = {channel.name: channel.upper - channel.lower for channel in contract.channels}
 
     def position(joint: str) -> float:
         off = driver.shift + driver.noise * harness.rng.uniform(-1.0, 1.0)

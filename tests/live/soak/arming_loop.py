@@ -58,12 +58,13 @@ class ArmingLoop:
     """An actuator and perhaps a simulator, supervised, and an agent that only beats."""
 
     def __init__(self, folder: Path, stack: ExitStack, processes: list[str], checkpoint: str) -> None:
-        self.contract = load_contract(checkpoint)
+        channels = load_contract(checkpoint).channels
+        self._ranges = {channel.name: channel.upper - channel.lower for channel in channels}
         config = yaml.safe_load(resources.find("config", "pusht.yaml").read_text())
         config["supervisor"]["ros__parameters"]["processes"] = processes
         path = folder / "armings.yaml"
         path.write_text(yaml.safe_dump(config))
-        limits = [(each.lower, each.upper, each.max_rate) for each in self.contract.channels]
+        limits = [(channel.lower, channel.upper, channel.max_rate) for channel in channels]
         init(args=[])
         stack.callback(try_shutdown)
         witness = Witness(Judge(CommandLimits.of(limits, RATE_HZ, MAX_AGE_MS)))
@@ -82,7 +83,7 @@ class ArmingLoop:
         witness.press(False)  # arming waits for the first message of a button that was discovered
 
     def count(self, case: ArmingCase, count: int, **facts: Any) -> ArmingCounts:
-        return count_armings(self.harness, self.contract, case, count, **facts)
+        return count_armings(self.harness, self._ranges, case, count, **facts)
 
 
 def wrapped_checkpoint(folder: Path) -> str:
