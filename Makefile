@@ -43,7 +43,7 @@ test: env lint
 # .venv. DISTRIBUTIONS="jazzy" tests one of them.
 DISTRIBUTIONS ?= jazzy kilted
 RCLPY_TESTS := tests/portability tests/nodes tests/faults tests/live/soak tests/launch tests/package/test_editable.py
-KILTED_TESTS := tests/portability tests/nodes/actuator tests/nodes/agent tests/launch
+KILTED_TESTS := tests/portability tests/nodes/actuator tests/nodes/agent tests/live/soak/test_armings.py tests/launch
 SOAK_MINUTES ?= 1.5
 test-rclpy:
 	@sh scripts/env.sh demo test

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .align import Timeline
-from .contract import FloatArray
+from .contract import BoolArray, FloatArray
 from .limits import Limits
 from .motion import Motion
 from .tally import Tally
@@ -33,6 +33,7 @@ class CommandOutput:
         self.motion = Motion(limits, timeline.tick_ns)
         self.running = False  # whether the last command has a rate or an increment other than zero
         self._before = self.motion.anchor, self.running  # what `take_back` restores
+        self._starting: BoolArray | None = None  # [channels] that the next command leaves where they were measured
 
     def follow(self, wanted: FloatArray) -> GuardedCommand | None:
         """Send the trajectory's value for now; None, with nothing recorded, if it is not finite."""
@@ -64,13 +65,15 @@ class CommandOutput:
         """Forget the robot's position."""
         self.motion.forget()
         self.running = False
+        self._starting = None
 
     def take_back(self) -> None:
         """The last command was not published: the one before it is still in effect."""
         self.motion.anchor, self.running = self._before
 
-    def place(self, measured: FloatArray, commanded: bool) -> None:
-        """Start from a measured position [channels]. NaN leaves a channel unchanged.
+    def place(self, measured: FloatArray, commanded: bool, stay: bool = False) -> None:
+        """Start from a measured position [channels]. NaN leaves a channel unchanged. stay: the next command is the
+        measured position for every set point that starts from it, whatever is wanted.
 
         commanded: commands are being published. They continue from the last one, however far the measured position
         lags behind it: a hold must not creep towards a robot that sags. So do those of a channel that still brakes.
@@ -78,13 +81,17 @@ class CommandOutput:
         anchor = self.motion.anchor
         kept = np.isnan(measured) | self.motion.moving | (commanded & ~np.isnan(anchor))
         self.motion.anchor = np.where(kept, anchor, measured)
+        self._starting = ~kept & ~self._limits.rates if stay else None
 
     def _send(self, wanted: FloatArray, follow: bool) -> GuardedCommand | None:
         before = self.motion.anchor, self.running
+        if self._starting is not None:
+            wanted = np.where(self._starting, self.motion.anchor, wanted)
         values = self.motion.advance(wanted, follow)
         if values is None:
             return None
         self._before, self.running = before, bool(values[self._limits.rates].any())
+        self._starting = None
         increments = self._limits.increments
         self._timeline.executed = self._timeline.executed + np.where(increments, values, 0.0)
         self._tally.published += 1

@@ -74,13 +74,16 @@ class ActionStream:
 
     # -- transitions --------------------------------------------------------------------------------------
 
-    def arm(self, now_ns: int, current: npt.ArrayLike | None = None) -> Accepted | Rejected:
+    def arm(self, now_ns: int, current: npt.ArrayLike | None = None, *, stay: bool = False) -> Accepted | Rejected:
         """Allow commands; the state is holding until the first valid chunk.
 
         `current` [channels]: the measured position, NaN if unknown; rate limits of the first command count from
         there (a velocity's from zero, or from its last command). Without it a position is held only once one
         was commanded. While holding this arms again: a new session's chunks are taken, and commands continue from
         the last one, not from `current`. Refused when stopped.
+
+        stay: the first command is `current` for set points, even if a chunk has come by then or the hold policy asks
+        for another value.
         """
         with self._lock:
             generator = self._generator
@@ -92,7 +95,7 @@ class ActionStream:
                 measured = generator.limits.measured(np.asarray(current, dtype=np.float64))
                 if isinstance(measured, Rejected):
                     return measured
-                generator.output.place(measured, generator.authority)
+                generator.output.place(measured, generator.authority, stay)
             self._admission.forget()
             generator.begin(now_ns)
             return Accepted(detail="armed")

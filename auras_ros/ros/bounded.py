@@ -83,8 +83,21 @@ def bounded(
     """The callback of a raw subscription: it calls `callback(message)` for messages within the limits, and `refuse` for
     the others. topic: its full name, for the error's text. read: the message in a payload, such as `read_message` of
     one type; it raises PayloadError."""
+    take = bounded_with_info(topic, read, lambda message, _: callback(message), limits, refuse)
+    return lambda payload: take(payload, None)
 
-    def take(payload: memoryview | bytes) -> None:
+
+def bounded_with_info(
+    topic: str,
+    read: Callable[[memoryview | bytes], Any],
+    callback: Callable[[Any, Any], object],
+    limits: PayloadLimits,
+    refuse: Callable[[PayloadError], object],
+) -> Callable[[memoryview | bytes, Any], None]:
+    """As `bounded`, for a callback that also gets what the middleware says of the message: `callback(message, info)`.
+    `ros.identity` reads the publisher in it."""
+
+    def take(payload: memoryview | bytes, info: Any) -> None:
         try:
             if exceeded := limits.exceeded(payload):
                 raise PayloadError(exceeded)
@@ -92,6 +105,6 @@ def bounded(
         except PayloadError as error:
             refuse(PayloadError(f"{len(payload)} bytes on {topic}: {error}"))
             return
-        callback(message)
+        callback(message, info)
 
     return take

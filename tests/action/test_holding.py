@@ -30,6 +30,45 @@ def test_with_a_measured_position_it_holds_that(make: SimpleNamespace) -> None:
     assert run(stream, STEP) == [12]
 
 
+def test_armed_to_stay_the_first_command_is_the_measured_position_though_a_chunk_has_come(
+    make: SimpleNamespace,
+) -> None:
+    """No limit but that keeps a channel without max_rate from jumping. Rates and increments are the chunk's at once."""
+    channels = [make.channel("x"), make.channel("g", "gripper"), make.channel("v", "velocity")]
+    stream = make.stream(make.contract(*channels))
+    stream.tick(0)
+    assert stream.arm(0, [12.0, 3.0, np.nan], stay=True).ok
+    stream.offer(make.chunk([[50, 9, 5]] * 4, 0), 1)
+    first, second = stream.tick(STEP), stream.tick(2 * STEP)
+    assert (first.values.tolist(), first.state) == ([12, 3, 5], SafetyState.ARMED)
+    assert second.values.tolist() == [50, 9, 5]
+
+
+def test_armed_to_stay_a_hold_value_waits_for_the_first_command(make: SimpleNamespace) -> None:
+    stream = make.stream(make.contract(make.channel(hold="value", hold_value=-5.0)))
+    stream.tick(0)
+    assert stream.arm(0, [12.0], stay=True).ok
+    assert run(stream, STEP, 2 * STEP) == [12, -5]
+
+
+def test_armed_to_stay_an_unknown_position_is_the_chunks(make: SimpleNamespace) -> None:
+    stream = make.stream(make.contract(make.channel("x"), make.channel("g", "gripper")))
+    stream.tick(0)
+    assert stream.arm(0, [12.0, np.nan], stay=True).ok
+    assert not stream.tick(STEP).publish
+    stream.offer(make.chunk([[50, 9]] * 4, STEP), STEP + 1)
+    assert stream.tick(2 * STEP).values.tolist() == [12, 9]
+    assert stream.tick(3 * STEP).values.tolist() == [50, 9]
+
+
+def test_armed_to_stay_while_commands_are_sent_goes_on_from_the_last_one(make: SimpleNamespace) -> None:
+    stream = make.armed(current=[12.0])
+    assert run(stream, STEP) == [12]
+    assert stream.arm(STEP, [40.0], stay=True).ok
+    stream.offer(make.chunk(UP, STEP), STEP + 1)
+    assert run(stream, 2 * STEP) == [1]
+
+
 def test_after_the_horizon_the_last_command_stays_and_then_the_policy_holds(make: SimpleNamespace) -> None:
     rules = make.contract(make.channel(hold="value", hold_value=-5.0))
     stream = make.armed(rules, hold_after_ms=200)

@@ -27,7 +27,8 @@ class Situation:
     `stop_deaf`: publishers of it whose QoS does not match, so that nothing is received. `stop_unheard`: publishers
     that were discovered a moment ago and whose last message may still be on its way.
 
-    `unknown`: a position channel without a measured position. `unlimited`: a channel whose joint has no limits in the
+    `unknown`: a position channel without a measured position. `position_doubt`: why the measured position is not
+    certain, or "". `unlimited`: a channel whose joint has no limits in the
     robot's description. `others`: nodes that publish commands beside this one, None while that is not yet known.
     `ros_time_ns`: None on system time. `other_checkpoint`: what is wrong with the agent's checkpoint
     (`AgentWatch.other_checkpoint`), or "".
@@ -37,6 +38,7 @@ class Situation:
     lifecycle: str = ""
     joints_age_ns: int | None = None
     unknown: str = ""
+    position_doubt: str = ""
     others: tuple[str, ...] | None = None
     pressed: str = ""
     stop_latched: str = ""
@@ -94,7 +96,7 @@ def known_position(at: Situation, settings: ActuatorSettings) -> str:
         return f"no joint_states within {MAX_AGE_MS} ms: the robot's position must be known"
     if at.unknown:
         return f"joint_states has no position of {at.unknown}: a set point needs its start"
-    return ""
+    return at.position_doubt
 
 
 def live_agent(at: Situation, settings: ActuatorSettings) -> str:

@@ -99,11 +99,11 @@ class CommandLoop:
         return self._outputs.superseded
 
     def arm(self, position: list[float] | None) -> Accepted | Rejected:
-        """Arm from a measured position [channels]. Until the first chunk names a session, the newest heartbeat
-        counts."""
+        """Arm from a measured position [channels]; the first command of a set point is that position. Until the first
+        chunk names a session, the newest heartbeat counts."""
         if self.stream.state is not SafetyState.ARMED:
             self.agent.follow()
-        verdict = self.stream.arm(self._clock.now_ns(), position)
+        verdict = self.stream.arm(self._clock.now_ns(), position, stay=True)
         if verdict.ok:
             self._last_reason = ""
         return verdict

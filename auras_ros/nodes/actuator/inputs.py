@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,22 +21,28 @@ from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.actuator.arming import Situation
 from auras_ros.nodes.actuator.command_loop import CommandLoop
 from auras_ros.nodes.actuator.emergency_stop import EmergencyStop
+from auras_ros.nodes.actuator.joint_publishers import JointPublishers
+from auras_ros.nodes.actuator.other_publishers import publisher_name
 from auras_ros.nodes.actuator.robot_description import DescriptionReader
 from auras_ros.nodes.actuator.settings import ActuatorSettings
 from auras_ros.nodes.actuator.stop_words import StopRules
-from auras_ros.nodes.common.bounded_subscription import subscribe
+from auras_ros.nodes.common.bounded_subscription import subscribe, subscribe_with_info
 from auras_ros.nodes.common.diagnostics import QosWatch
 from auras_ros.nodes.common.messages import JSON_LIMITS, STATE_LIMITS, read_chunk
 from auras_ros.nodes.common.qos import LATCHED, RELIABLE
 from auras_ros.nodes.common.stop_signature import read_key
 from auras_ros.nodes.common.texts import read_json
-from auras_ros.ros import Duration, JumpThreshold, Node, QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
+from auras_ros.ros import Duration, JumpThreshold, Node, QoSProfile, ReliabilityPolicy
 from auras_ros.ros.bounded import PayloadLimits, RefusedMessages
+from auras_ros.ros.identity import publisher_of
 from auras_ros.ros.image import stamp_ns
 from auras_ros.ros.msg import Float64MultiArray, JointState, String
 from auras_ros.ros.text import text_bytes
 
 EVERY_BEAT = QoSProfile(depth=50, reliability=ReliabilityPolicy.BEST_EFFORT)  # "not active" must not be overwritten
+# The messages of one publisher must not push another's out of the queue while the executor is busy.
+EVERY_STATE = QoSProfile(depth=50, reliability=ReliabilityPolicy.BEST_EFFORT)
+JOINT_STATES = "joint_states"
 DESCRIPTION = "robot_description"
 CHUNK_DIMENSIONS = 8  # limit for a chunk's layout: three are valid, and each one costs time to read
 
@@ -63,6 +70,7 @@ class ActuatorInputs:
         priority = settings.realtime_priority
         self.stop = EmergencyStop(node, loop.stop, self.refused, qos, priority, stop_rules(settings), lambda: loop.live)
         loop.stop_thread_fault = self.stop.stuck
+        self._joint_publishers = JointPublishers(contract)
         self._descriptions = DescriptionReader(list(contract.names))
         self._described_by = b""  # the newest description's digest
         self._waiting = False  # chunks come while it is not armed (logged once)
@@ -82,9 +90,12 @@ class ActuatorInputs:
         agent = self._settings.agent
         chunks = PayloadLimits(chunk_max_bytes, CHUNK_DIMENSIONS)
         self._bounded(qos, Float64MultiArray, f"{agent}/chunk", self._on_chunk, RELIABLE, chunks)
-        self._bounded(qos, String, f"{agent}/heartbeat", self._on_heartbeat, EVERY_BEAT, JSON_LIMITS, True)
-        state_qos = qos_profile_sensor_data
-        self._bounded(qos, JointState, "joint_states", self._on_joint_states, state_qos, STATE_LIMITS, True)
+        self._bounded(qos, String, f"{agent}/heartbeat", self._on_heartbeat, EVERY_BEAT, JSON_LIMITS, periodic=True)
+        refuse_state = partial(self._refuse, JOINT_STATES)
+        on_states = self._on_joint_states
+        subscribe_with_info(
+            qos, JointState, JOINT_STATES, on_states, EVERY_STATE, STATE_LIMITS, refuse_state, periodic=True
+        )
         qos.create_subscription(String, DESCRIPTION, self._on_description, LATCHED, raw=True)
 
     def _bounded(
@@ -97,10 +108,10 @@ class ActuatorInputs:
         limits: PayloadLimits,
         periodic: bool = False,
     ) -> None:
-        def refuse(error: ValueError) -> None:
-            self.refused.add(topic, str(error))
+        subscribe(qos, kind, topic, callback, profile, limits, partial(self._refuse, topic), periodic=periodic)
 
-        subscribe(qos, kind, topic, callback, profile, limits, refuse, periodic=periodic)
+    def _refuse(self, topic: str, error: ValueError) -> None:
+        self.refused.add(topic, str(error))
 
     def start(self) -> None:
         """Start the emergency stop's thread."""
@@ -113,6 +124,7 @@ class ActuatorInputs:
 
     def situation(self, others: tuple[str, ...] | None) -> Situation:
         """The inputs of the arming rules. others: who publishes commands beside this node; None: not yet known."""
+        self.look_at_joint_publishers()
         now_ns, clock = self._clock.now_ns(), self._node.get_clock()
         simulated = bool(self._node.get_parameter("use_sim_time").value)
         return Situation(
@@ -120,6 +132,7 @@ class ActuatorInputs:
             lifecycle=self._agent.lifecycle,
             joints_age_ns=self._position.age_ns(now_ns),
             unknown=self._position.unknown,
+            position_doubt=self.position_doubt(),
             others=others,
             pressed=", ".join(self.stop.buttons.pressers()),
             stop_latched=self.stop.buttons.latched,
@@ -151,11 +164,13 @@ class ActuatorInputs:
         if reason := self._agent.on_heartbeat(beat, self._loop.stream.session, self._clock.now_ns()):
             self._loop.end(reason)
 
-    def _on_joint_states(self, message: JointState) -> None:
+    def _on_joint_states(self, message: JointState, info: Any) -> None:
         """Take the robot's position, or a part of it; disarm if it is impossible."""
         positions, at_ns = np.asarray(message.position, dtype=np.float64), self._clock.now_ns()
         watching = not self._loop.stream.silent
-        self._position.take(message.name, positions, at_ns, watching=watching, stamp_ns=stamp_ns(message.header))
+        stamped_ns = stamp_ns(message.header)
+        self._position.take(message.name, positions, at_ns, watching=watching, stamp_ns=stamped_ns)
+        self._joint_publishers.heard(publisher_of(info), message.name, positions.tolist(), stamped_ns, at_ns)
         if jump := self._position.jumped():
             self._loop.robot_moved(jump)
 
@@ -175,6 +190,16 @@ class ActuatorInputs:
                 DESCRIPTION, f"{len(payload)} bytes on {self._node.resolve_topic_name(DESCRIPTION)}: {error}"
             )
 
+    def position_doubt(self) -> str:
+        """Why the robot's position is not certain now, so that arming is refused; empty if it is."""
+        return self._joint_publishers.doubt(self._clock.now_ns())
+
+    def look_at_joint_publishers(self) -> None:
+        """Called a few times a second, and before arming: note who publishes joint_states, as the ROS graph shows."""
+        infos = self._node.get_publishers_info_by_topic(JOINT_STATES)
+        nodes = {bytes(info.endpoint_gid): publisher_name(info) for info in infos}
+        self._joint_publishers.discovered(nodes, self._clock.now_ns())
+
     def look(self) -> None:
         """Called often: take the results of the emergency stop's thread and of the description's process."""
         self.stop.look()
@@ -193,4 +218,5 @@ class ActuatorInputs:
             self._limited, self.limits = contract, "the contract's, tightened by robot_description"
             self._node.get_logger().info("robot_description: using its tighter limits")
         self._position.turns = full_turns(self._contract, found)
+        self._joint_publishers.use(contract, self._position.turns)
         self.described, self.unlimited = True, unlimited(self._contract, found)

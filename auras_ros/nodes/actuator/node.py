@@ -109,7 +109,8 @@ class Actuator(Node):
         return verdict.ok, verdict.detail
 
     def _look(self) -> None:
-        """Check who else publishes commands; log and report a change at once."""
+        """Check who else publishes commands and joint states; log and report a change of the first at once."""
+        self._inputs.look_at_joint_publishers()
         if self._conflict.look():
             if self._conflict.others:
                 text = conflict_text(self._conflict.others)

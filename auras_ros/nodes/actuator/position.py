@@ -5,7 +5,7 @@ where it was to where it was sent; if it is elsewhere, something else moved it, 
 This detects jumps, and drift faster than the tolerance per second. It cannot detect slower drift, or a jump to a
 recently commanded position. After a silence the robot must be near its last position and the newest command, or it
 counts as another robot. A continuous joint may be reported within one turn: the wrap-around is no jump. Nothing here
-acts on what is found.
+acts on what is found. Before arming, when no command explains anything, `joint_publishers` judges the same messages.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class PositionMonitor:
                 continue
             silent = self._is_silent(i, now_ns)
             if watching and i in self._watched and (explained := self._explained(i, silent)):
-                unwrapped = _within_turns(value, *explained, self.turns[i])
+                unwrapped = within_turns(value, *explained, self.turns[i])
                 self._jump = self._jump or self._judged(i, unwrapped, *explained, silent)
             self._values[i], self._times_ns[i], self._stamps_ns[i] = value, now_ns, stamp_ns
             self._unwrapped[i] = unwrapped
@@ -143,7 +143,7 @@ class PositionMonitor:
         return ""
 
 
-def _within_turns(value: float, low: float, high: float, turn: float) -> float:
+def within_turns(value: float, low: float, high: float, turn: float) -> float:
     """The position of a continuous joint plus the number of full turns that brings it nearest to [low, high]."""
     if low <= value <= high or math.isinf(turn):
         return value

@@ -38,6 +38,7 @@ class ActuatorStatus:
             "timing": self._timing,
             "limits": self._limits,
             "chunks": self._chunks,
+            "joint states": self._joint_states,
             "command topic": self._command_topic,
             "emergency stop": self._emergency_stop,
         }
@@ -123,6 +124,14 @@ class ActuatorStatus:
         wrong = unreadable.count + sum(refused.get(name, 0) for name in ("non_finite", "over_limit"))
         text = f"{counters['accepted']} accepted, {sum(refused.values())} refused, {unreadable.count} unreadable"
         return DiagnosticReport(Level.WARN if wrong else Level.OK, text, values)
+
+    def _joint_states(self) -> DiagnosticReport:
+        """Why arming is refused, for a user whose actuator arms itself and does not."""
+        if not self._settings.measured_start:
+            return DiagnosticReport(Level.OK, "not used: measured_start is false")
+        if doubt := self._inputs.position_doubt():
+            return DiagnosticReport(Level.WARN, doubt)
+        return DiagnosticReport(Level.OK, "no doubt about the robot's position")
 
     def _command_topic(self) -> DiagnosticReport:
         topics = {"topic": self._settings.action_topic}

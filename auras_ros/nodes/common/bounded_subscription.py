@@ -13,7 +13,7 @@ from auras_ros.nodes.common.qos import IMAGES
 from auras_ros.nodes.common.reader_watch import WatchedReader
 from auras_ros.nodes.common.texts import MessageError
 from auras_ros.ros import QoSProfile
-from auras_ros.ros.bounded import PayloadLimits, bounded, read_message
+from auras_ros.ros.bounded import PayloadLimits, bounded, bounded_with_info, read_message
 from auras_ros.ros.msg import CompressedImage, Image
 
 
@@ -40,12 +40,37 @@ def subscribe(
         except MessageError as error:
             refuse(error)
 
-    try:
-        name = qos.node.resolve_topic_name(topic)
-    except RuntimeError:  # rclpy's, of a bad name: creating the subscription says what is wrong with it
-        name = topic
-    take = bounded(name, read or partial(read_message, kind=kind), call, limits, refuse)
+    take = bounded(_full_name(qos, topic), read or partial(read_message, kind=kind), call, limits, refuse)
     return qos.create_subscription(kind, topic, take, profile, raw=True, newest=newest, periodic=periodic)
+
+
+def subscribe_with_info(
+    qos: QosWatch,
+    kind: Any,
+    topic: str,
+    callback: Callable[[Any, Any], object],
+    profile: QoSProfile,
+    limits: PayloadLimits,
+    refuse: Callable[[ValueError], object],
+    periodic: bool = False,
+) -> Any:
+    """As `subscribe`, but it calls `callback(message, info)`: info is what the middleware says of the message."""
+
+    def call(message: Any, info: Any) -> None:
+        try:
+            callback(message, info)
+        except MessageError as error:
+            refuse(error)
+
+    take = bounded_with_info(_full_name(qos, topic), partial(read_message, kind=kind), call, limits, refuse)
+    return qos.create_subscription(kind, topic, take, profile, raw=True, with_info=True, periodic=periodic)
+
+
+def _full_name(qos: QosWatch, topic: str) -> str:
+    try:
+        return str(qos.node.resolve_topic_name(topic))
+    except RuntimeError:  # rclpy's, of a bad name: creating the subscription says what is wrong with it
+        return topic
 
 
 def subscribe_to_camera(

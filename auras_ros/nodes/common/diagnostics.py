@@ -153,15 +153,17 @@ class QosWatch:
         self,
         kind: Any,
         topic: str,
-        callback: Callable[[Any], object],
+        callback: Callable[..., object],
         profile: QoSProfile,
         *,
         raw: bool = False,
+        with_info: bool = False,
         newest: bool = False,
         periodic: bool = False,
     ) -> WatchedReader:
-        """The node's, with its events watched, and made again when it may be deaf. newest: of messages that wait,
-        `callback` gets only the newest. periodic: whether a living publisher that is silent is a fault."""
+        """The node's, with its events watched, and made again when it may be deaf. with_info: `callback` also gets what
+        the middleware says of the message. newest: of messages that wait, it gets only the newest. periodic: whether a
+        living publisher that is silent is a fault."""
         take = NewestMessage(callback)
 
         def create(receive: Receive) -> Any:
@@ -170,7 +172,8 @@ class QosWatch:
             take.subscription = made if newest else None
             return made
 
-        return self.readers.add(topic, create, lambda message, _: take(message), periodic)
+        receive = callback if with_info else lambda message, _: take(message)
+        return self.readers.add(topic, create, receive, periodic)
 
     def publisher(self, topic: str) -> PublisherEventCallbacks:
         return PublisherEventCallbacks(

@@ -11,8 +11,19 @@ from tests.nodes.diagnosed import Diagnosed
 from tests.nodes.stand_ins import FakeAgent, Robot, ramp
 from tests.nodes.wire import Child, Watch
 
-TASKS = ("state", "agent", "timing", "limits", "chunks", "command topic", "emergency stop", "qos", "readers",
-         "callbacks")  # fmt: skip
+TASKS = (
+    "state",
+    "agent",
+    "timing",
+    "limits",
+    "chunks",
+    "joint states",
+    "command topic",
+    "emergency stop",
+    "qos",
+    "readers",
+    "callbacks",
+)
 
 
 def test_every_task_speaks_and_follows_what_happens(

@@ -193,6 +193,16 @@ def test_a_final_command_that_a_stall_held_up_is_made_up_for_where_a_rate_runs(w
     assert arm.after() == []
 
 
+def test_the_first_command_after_arming_is_the_measured_position() -> None:
+    """A chunk that came between arming and the first tick has to wait for one, whatever its rate limit allows."""
+    stage = Stage(ARM, HAND)
+    stage.tick()
+    assert stage.drive.arm([0.4, 0.0]).ok
+    stage.chunk(*[[2.5, 1.0]] * 16)
+    stage.tick(2)
+    assert [values.tolist() for values in stage.sent] == [[0.4, 0.0], [2.5, pytest.approx(0.04)]]
+
+
 def test_the_first_command_after_arming_that_a_stall_held_up_leaves_nothing_behind() -> None:
     stage = Stage(ARM, WHEEL)
     stage.tick()

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auras_ros.ros.bounded import PayloadLimits, bounded, read_message, text_limits
+from auras_ros.ros.bounded import PayloadLimits, bounded, bounded_with_info, read_message, text_limits
 from auras_ros.ros.cdr_reader import PayloadError
 from auras_ros.ros.image import compressed_message, image_message, stamp_ns
 from auras_ros.ros.msg import (
@@ -137,6 +137,22 @@ def test_what_is_beyond_the_limits_is_never_read() -> None:
         "21 bytes on /chunk: at most 20",
         "16 bytes on /chunk: 3 elements at its beginning, at most 2",
     ]
+
+
+def test_what_the_middleware_says_of_a_message_comes_with_it() -> None:
+    refused, taken = list[str](), list[tuple[bytes, Any]]()
+    take = bounded_with_info(
+        "/joint_states",
+        bytes,
+        lambda message, info: taken.append((message, info)),
+        PayloadLimits(max_bytes=4),
+        lambda error: refused.append(str(error)),
+    )
+    info = {"publisher_gid": b"driver"}
+    take(b"four", info)
+    take(b"five!", info)
+    assert taken == [(b"four", info)]
+    assert refused == ["5 bytes on /joint_states: at most 4"]
 
 
 @given(st.text(max_size=50))
