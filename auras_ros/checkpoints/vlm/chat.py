@@ -18,7 +18,7 @@ from torch import Tensor
 from auras_ros.checkpoints.errors import CheckpointError, refusing
 from auras_ros.checkpoints.json_file import read_json
 from auras_ros.checkpoints.limits import shown
-from auras_ros.checkpoints.tokenizer import TOKENIZER, PromptError, read_tokenizer
+from auras_ros.checkpoints.tokenizer import TOKENIZER, PromptError, encode, read_tokenizer
 from auras_ros.checkpoints.vlm.pictures import ImagePixels, ImageProcessor, PictureError, PreparedImage
 
 TEMPLATE, TEMPLATE_JSON, SETTINGS = "chat_template.jinja", "chat_template.json", "tokenizer_config.json"
@@ -52,7 +52,7 @@ class VlmPrompts:
     ) -> None:
         path = folder / TOKENIZER
         try:
-            self.tokenizer = read_tokenizer(path)
+            self.tokenizer, self._tokenizer_path = read_tokenizer(path), path
         except PromptError as error:
             raise CheckpointError(str(error)) from error
         if (found := self.tokenizer.token_to_id(image_token)) != image_token_id:
@@ -142,7 +142,7 @@ class VlmPrompts:
                 raise PictureError(f"images[{place}]: {error}") from error
         whole = pieces[0] + "".join(image.text + piece for image, piece in zip(seen, pieces[1:], strict=True))
         begun = bool(self._special.get("bos_token")) and whole.startswith(self._special["bos_token"])
-        ids = torch.tensor(self.tokenizer.encode(whole, add_special_tokens=not begun).ids, dtype=torch.int64)
+        ids = torch.tensor(encode(self.tokenizer, whole, self._tokenizer_path, not begun), dtype=torch.int64)
         at = (ids == self._image_token_id).nonzero().flatten()
         if len(at) != (wanted := sum(image.tokens for image in seen)):
             raise PromptError(f"the prompt has {len(at)} image tokens, but the images have {wanted} embeddings")
