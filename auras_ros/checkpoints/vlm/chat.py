@@ -1,8 +1,8 @@
 """A conversation or a text, and its images, as the token ids that a model was trained with.
 
 The folder's chat template is a Jinja template: it is rendered in Jinja's sandbox, with the functions that transformers
-gives one, and with limits for loops and products. What is said in a conversation has no special tokens: it cannot stand
-for an image, nor for another's words.
+gives one, in a process with limits of memory and time. What is said in a conversation has no special tokens: it cannot
+stand for an image, nor for another's words.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from auras_ros.checkpoints.json_file import read_json
 from auras_ros.checkpoints.limits import shown
 from auras_ros.checkpoints.tokenizer import TOKENIZER, PromptError, encode, read_tokenizer
 from auras_ros.checkpoints.vlm.pictures import ImagePixels, ImageProcessor, PictureError, PreparedImage
+from auras_ros.checkpoints.vlm.template_process import ChatTemplateError, TemplateProcess
 
 TEMPLATE, TEMPLATE_JSON, SETTINGS = "chat_template.jinja", "chat_template.json", "tokenizer_config.json"
 TEMPLATE_BYTES = 1 << 20
@@ -81,11 +82,22 @@ class VlmPrompts:
             raise PromptError(f"messages: {given} image parts, but {len(images)} images")
         try:
             text = self._template.render(
-                messages=conversation, add_generation_prompt=True, tools=None, documents=None, **self._special
+                {
+                    "messages": conversation,
+                    "add_generation_prompt": True,
+                    "tools": None,
+                    "documents": None,
+                    **self._special,
+                }
             )
-        except Exception as error:  # a template may raise anything
+        except ChatTemplateError as error:
             raise PromptError(f"messages: the folder's chat template does not take them: {error}") from error
         return self._prompt(text, images)
+
+    def end_template(self) -> None:
+        """End the process that renders the chat template; the next conversation starts another one."""
+        if self._template is not None:
+            self._template.close()
 
     def plain(self, text: str, images: Sequence[ImagePixels] = ()) -> VlmPrompt:
         """The prompt that is this text; each image token in it stands for the next image. Raises PromptError or
@@ -163,7 +175,7 @@ def _special_tokens(folder: Path) -> dict[str, str]:
     return found
 
 
-def _template(folder: Path) -> Any:
+def _template(folder: Path) -> TemplateProcess | None:
     """The folder's chat template, compiled; None if it has none. Raises CheckpointError."""
     path, source = folder / TEMPLATE, None
     if path.is_file():
@@ -181,10 +193,8 @@ def _template(folder: Path) -> Any:
     if not isinstance(source, str):
         raise CheckpointError(f"{path}: chat_template: {shown(source)} is not a text")
     try:
-        from auras_ros.checkpoints.vlm.template import compiled
+        return TemplateProcess(source)
     except ImportError as error:
         raise CheckpointError(f"{path}: needs the jinja2 library: pip install 'auras_ros[vlm]'") from error
-    try:
-        return compiled(source)
-    except Exception as error:  # jinja2 lets what Python's compiler raises through
+    except ChatTemplateError as error:
         raise CheckpointError(f"{path}: not a Jinja template: {error}") from error
