@@ -106,4 +106,4 @@ class AdapterRegistry:
     def _missing(self, name: str) -> str:
         there = self.names()
         more = f", and {len(there) - 8} more" if len(there) > 8 else ""
-        return f"adapter: there is no '{name}'; there are: {', '.join(there[:8]) or 'none'}{more}"
+        return f"adapter: there is no {name[:MOST_NAME]!r}; there are: {', '.join(there[:8]) or 'none'}{more}"

@@ -100,7 +100,7 @@ def read_question(fields: Mapping[str, Any], cameras: Collection[str], limit_byt
         raise MessageError(reason)
     if question.camera and question.camera not in cameras:
         known = ", ".join(cameras) or "none"
-        raise MessageError(f"question: camera: '{question.camera:.80}' is not one of `cameras`: {known}")
+        raise MessageError(f"question: camera: {question.camera!r:.80} is not one of `cameras`: {known}")
     return question
 
 
