@@ -83,7 +83,7 @@ class EvaluationSettings:
         for key, seconds in self.durations_s.items():
             if not is_number(seconds) or not 0 <= seconds < MAX_DURATION_S:
                 what = f"must be seconds in [0, {MAX_DURATION_S:g}), got {shown(seconds)}"
-                raise SettingsError(f"durations: {key!r:.80}: {what}")
+                raise SettingsError(f"durations: {str(key)[:80]}: {what}")
 
     def charging(self, durations_s: Mapping[str, float]) -> EvaluationSettings:
         """The same with the durations that the charged clock needs. Raises SettingsError if one is missing."""

@@ -148,8 +148,10 @@ class _DescriptionReading:
         keys = {"id": str, "control_dt_ms": int, "cameras": dict, "actions": list, "success": dict}
         optional = {"import": str, "make": dict, "instruction": str, "state": dict, "reward": dict, "sub_goals": dict}
         values = self._object("", self._document, keys, optional)
-        if not 1 <= values["control_dt_ms"] <= MOST_DT_MS:
-            raise self._wrong("control_dt_ms", f"must be 1 to {MOST_DT_MS}")
+        if values["control_dt_ms"] < 1:
+            raise self._wrong("control_dt_ms", "must be at least 1")
+        if values["control_dt_ms"] > MOST_DT_MS:
+            raise self._wrong("control_dt_ms", f"must be at most {MOST_DT_MS}")
         if not values["cameras"] or not values["actions"]:
             raise self._wrong("cameras" if not values["cameras"] else "actions", "expected at least one")
         named = {key: values.get(key, {}) for key in ("cameras", "state", "sub_goals")}
