@@ -12,7 +12,9 @@ from typing import Any
 
 import yaml
 
-MAX_BYTES = 1 << 20
+from auras_ros.text_file import TextFileError, read_text_file
+
+MAX_BYTES = 1 << 16  # ten times the largest one of ours; YAML of one megabyte would be read for half a minute
 SECTION = "ros__parameters"
 KeyPath = tuple[str, ...]  # the keys that lead to a value
 _EXPONENT = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)[eE][-+]?\d+\Z")
@@ -50,11 +52,15 @@ class _FileLoader(Loader):
 
 def read(path: Path) -> tuple[Any, dict[KeyPath, int]]:
     """What the file says (None if nothing), and the line of every key. Raises ParameterFileError or OSError."""
-    if (size := path.stat().st_size) > MAX_BYTES:
-        raise ParameterFileError(f"{path}: {size} bytes, expected {MAX_BYTES} at most")
+    try:
+        text = read_text_file(path, MAX_BYTES)
+    except TextFileError as error:
+        raise ParameterFileError(f"{path}: {error}") from error
+    except ValueError as error:  # not UTF-8
+        raise ParameterFileError(f"{path}: not YAML: {error}") from error
     lines: dict[KeyPath, int] = {}
     try:
-        loader = _FileLoader(path.read_text(encoding="utf-8"))
+        loader = _FileLoader(text)
         try:
             root = loader.get_single_node()
             if root is None:

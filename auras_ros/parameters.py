@@ -57,9 +57,9 @@ def checked(owner: str, each: Field[Any], given: Any) -> Any:
         given = tuple(given)
     if type(given) is not type(default):
         expected = "list" if isinstance(default, tuple) else type(default).__name__
-        raise ParameterError(f"{owner}: {each.name}: expected {expected}, got {given!r}")
+        raise ParameterError(f"{owner}: {each.name}: expected {expected}, got {given!r:.80}")
     if low is not None and not low <= given <= high:
-        raise ParameterError(f"{owner}: {each.name}: must be in [{low}, {high}], got {given!r}")
+        raise ParameterError(f"{owner}: {each.name}: must be in [{low}, {high}], got {given!r:.80}")
     return given
 
 

@@ -26,7 +26,7 @@ def find(group: str, ours: Mapping[str, T], what: str, name: object) -> T:
         known = [*ours, *others]
         meant = nearest(str(name), known)
         hint = f"did you mean {meant}?" if meant else f"known: {', '.join(known)}"
-        raise ValueError(f"{what} '{name}' is not known; {hint}")
+        raise ValueError(f"{what} {name!r:.80} is not known; {hint}")
     try:
         found: T = others[name].load()
     except Exception as error:  # another package's module: its import may raise anything

@@ -15,9 +15,11 @@ import torch
 from auras_ros.kernels.lora_batch import LoraShape
 from auras_ros.kernels.lora_table import Rule, WayTable, rule
 from auras_ros.kernels.lora_tilings import TilingTable
+from auras_ros.text_file import MEBIBYTE, read_text_file
 
 LOGGER = logging.getLogger(__name__)
 VERSION = 1
+MOST_BYTES = 16 * MEBIBYTE
 CPUINFO = Path("/proc/cpuinfo")
 
 
@@ -88,11 +90,11 @@ def read_tilings(path: Path, device: str) -> TilingTable:
 
 def _devices(path: Path) -> dict[str, Any]:
     try:
-        whole = json.loads(path.read_text(encoding="utf-8"))
+        whole = json.loads(read_text_file(path, MOST_BYTES))
         if whole["version"] != VERSION:
             raise ValueError(f"version {whole['version']}, expected {VERSION}")
         return dict(whole["devices"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not a file of tables: {error}") from error
 
 

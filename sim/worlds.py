@@ -91,5 +91,13 @@ def _read(name: str, options: type[Any], text: str) -> dict[str, Any]:
             raise ValueError(f"{name}: {unknown(options, key, 0.6) or listed}")
         if not value:
             raise ValueError(f"{name}: {key} needs a value: {key}=VALUE")
-        values[key] = checked(name, known[key], yaml.safe_load(value))
+        values[key] = checked(name, known[key], _value(name, key, value))
     return values
+
+
+def _value(name: str, key: str, text: str) -> Any:
+    """A number, a truth value or a text, as YAML reads it. Raises ValueError by name."""
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ValueError(f"{name}: {key}: {text!r:.80} is not a value: {' '.join(str(error).split())}") from error

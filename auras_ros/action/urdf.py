@@ -19,6 +19,7 @@ from .contract import SET_POINTS, Channel, ChannelKind, Contract, ContractError
 
 MAX_CHARS = 4 * 1024 * 1024
 MAX_DEPTH = 64
+SHOWN_CHARS = 80  # of a name, in errors
 _LIMITED = ("revolute", "prismatic")
 _OTHERS = ("fixed", "floating", "planar")
 # Unit -> its size in rad or m, the units of a description.
@@ -71,6 +72,7 @@ class _UrdfReader:
 
     def __init__(self) -> None:
         self.limits: dict[str, JointLimit] = {}
+        self._names: set[str] = set()  # of all joints, also of those without limits
         self._path: list[str] = []
         self._joint: dict[str, str] = {}
         self._parts: dict[str, dict[str, str]] = {}
@@ -97,12 +99,13 @@ class _UrdfReader:
         name, kind = self._joint.get("name", ""), self._joint.get("type", "")
         if not name:
             raise ContractError("robot description: a joint without a name")
+        if kind not in (*_LIMITED, *_OTHERS, "continuous"):
+            raise self._error("type", f"{kind[:40]!r} is not a joint type")
+        if name in self._names:
+            raise self._error("name", "used more than once")
+        self._names.add(name)
         if kind in _OTHERS:
             return
-        if kind not in (*_LIMITED, "continuous"):
-            raise self._error("type", f"{kind[:40]!r} is not a joint type")
-        if name in self.limits:
-            raise self._error("name", "used more than once")
         limit = JointLimit(kind, **self._numbers(kind), mimics=self._mimics())
         if limit.lower > limit.upper:
             raise self._error("limit", f"lower {limit.lower:g} is above upper {limit.upper:g}")
@@ -126,7 +129,7 @@ class _UrdfReader:
         followed = self._parts["mimic"].get("joint", "")
         if not followed:
             raise self._error("mimic joint", "missing")
-        return followed
+        return followed[:SHOWN_CHARS]  # only errors show it, and the actuator must not read megabytes of it
 
     def _number(self, field: str, default: float | None) -> float:
         if "limit" not in self._parts:
@@ -137,7 +140,8 @@ class _UrdfReader:
                 raise self._error(f"limit {field}", "missing")
             return default
         try:
-            value = float(text) if len(text) <= 64 and "_" not in text else math.nan
+            # URDF has C's numbers: Python's also take underscores and the digits of other scripts.
+            value = float(text) if len(text) <= 64 and "_" not in text and text.isascii() else math.nan
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
@@ -145,7 +149,7 @@ class _UrdfReader:
         return value
 
     def _error(self, field: str, text: str) -> ContractError:
-        return ContractError(f"robot description: joint {self._joint.get('name', '')[:80]!r}: {field}: {text}")
+        return ContractError(f"robot description: joint {self._joint.get('name', '')[:SHOWN_CHARS]!r}: {field}: {text}")
 
 
 def tighten(contract: Contract, limits: Mapping[str, JointLimit]) -> Contract:
@@ -181,7 +185,7 @@ def _tightened(channel: Channel, limit: JointLimit | None) -> Channel:
     if limit is None:
         return channel
     if limit.mimics:
-        raise _channel_error(channel, f"its joint mimics {limit.mimics[:80]!r} and cannot be commanded")
+        raise _channel_error(channel, f"its joint mimics {limit.mimics!r} and cannot be commanded")
     unit = _unit(channel, limit)
     velocity = limit.velocity / unit
     if velocity == 0.0:

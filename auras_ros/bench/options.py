@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from auras_ros.bench.policies import names
+from auras_ros.checkpoints.limits import shown
 from auras_ros.device import DeviceError
 from auras_ros.device.make import kind_of
 from auras_ros.measure.cores import available
@@ -18,6 +19,8 @@ from auras_ros.pipeline.plan import Plan
 Value = TypeVar("Value", int, float, str)
 Options = argparse.ArgumentParser | argparse._ArgumentGroup
 ALL = "all"
+MOST_COUNT, MOST_SEED = 1_000_000, 2**32 - 1
+MOST_VALUES, MOST_AMOUNT = 1000, 1e9  # of an option that is a list; of one number
 
 
 def bench_parser(name: str, doc: str | None, example: str = "", help_: bool = True) -> argparse.ArgumentParser:
@@ -48,22 +51,28 @@ def listed(kind: type[Value], known: Collection[Value] = ()) -> Callable[[str], 
             values = [kind(part) for part in text.split(",")]
         except ValueError:
             what = "whole numbers" if kind.__name__ == "int" else "numbers"
-            raise argparse.ArgumentTypeError(f"expected {what} separated by commas, got {text!r}") from None
+            raise argparse.ArgumentTypeError(f"expected {what} separated by commas, got {text!r:.80}") from None
+        if len(values) > MOST_VALUES:
+            raise argparse.ArgumentTypeError(f"expected {MOST_VALUES} values at most, got {len(values)}")
+        if large := [value for value in values if not isinstance(value, str) and not abs(value) <= MOST_AMOUNT]:
+            raise argparse.ArgumentTypeError(f"expected numbers up to {MOST_AMOUNT:g}, got {shown(large[0])}")
         if unknown := [value for value in values if known and value not in known]:
-            raise argparse.ArgumentTypeError(f"'{unknown[0]}' is not known; known: {', '.join(map(str, known))}")
+            raise argparse.ArgumentTypeError(f"{unknown[0]!r:.80} is not known; known: {', '.join(map(str, known))}")
         return values
 
     return parse
 
 
 def amount(text: str) -> float:
-    """An argparse type: a finite number, not negative. Without a finite length a window would never end."""
+    """An argparse type: a number from 0 to MOST_AMOUNT. Without a finite length a window would never end."""
     try:
         number = float(text)
     except ValueError:
         number = math.nan
     if not 0 <= number < math.inf:
-        raise argparse.ArgumentTypeError(f"expected a number of at least 0, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a number of at least 0, got {text!r:.80}")
+    if number > MOST_AMOUNT:
+        raise argparse.ArgumentTypeError(f"expected a number of at most {MOST_AMOUNT:g}, got {text!r:.80}")
     return number
 
 
@@ -100,10 +109,13 @@ def add_seed(options: Options) -> None:
 
 
 def check_least(parser: argparse.ArgumentParser, options: argparse.Namespace, **least: int) -> None:
-    """Exits with status 2, naming the option, if a value is below its minimum."""
+    """Exits with status 2, naming the option, if a value is below its minimum, or so large that memory would not hold
+    what is made of it."""
     for name, value in least.items():
-        if getattr(options, name) < value:
-            parser.error(f"--{name.replace('_', '-')} must be at least {value}, got {getattr(options, name)}")
+        given, most = getattr(options, name), MOST_SEED if name == "seed" else MOST_COUNT
+        if not value <= given <= most:
+            limit = f"at least {value}" if given < value else f"at most {most}"
+            parser.error(f"--{name.replace('_', '-')} must be {limit}, got {shown(given)}")
 
 
 def check_cores(parser: argparse.ArgumentParser, given: Sequence[str] | None, kind: str) -> list[int]:
@@ -111,9 +123,9 @@ def check_cores(parser: argparse.ArgumentParser, given: Sequence[str] | None, ki
     most = available()
     counts = []
     for word in given or (["1", ALL] if kind == "cpu" else [ALL]):
-        count = most if word == ALL else int(word) if word.isdecimal() else 0
+        count = most if word == ALL else int(word) if word.isdecimal() and len(word) < 10 else 0
         if not 1 <= count <= most:
-            parser.error(f"--cores: from 1 to the {most} of this process, or {ALL}, got '{word}'")
+            parser.error(f"--cores: from 1 to the {most} of this process, or {ALL}, got {word!r:.80}")
         if kind != "cpu" and count != most:
             parser.error(f"--cores: with a GPU the host's threads only launch; must be {ALL}, got '{word}'")
         counts.append(count)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 
 from torch import Tensor
 
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.checkpoints.tensors import PICKLE_SUFFIXES, pickle_hint, read_tensors, sha256
+from auras_ros.checkpoints.tokenizer import TOKENIZER_BYTES
 
 SAFETENSORS = ".safetensors"
-DIGESTED = (
-    "*.json",
-    "*.jinja",
-    f"*{SAFETENSORS}",
-)  # they decide what a foreign folder does; nothing else in it is read
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -27,18 +24,30 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def check_suffix(path: Path) -> None:
-    """Check that weights or statistics have the suffix by which `digest` finds them. Raises CheckpointError; a pickle's
-    suffix passes, because `tensors.check_file` refuses it."""
+    """Check that weights or statistics have the suffix of safetensors files. Raises CheckpointError; a pickle's suffix
+    passes, because `tensors.check_file` refuses it."""
     if path.suffix != SAFETENSORS and path.suffix.lower() not in PICKLE_SUFFIXES:
-        raise CheckpointError(f"{path}: tensors are read from files that end in {SAFETENSORS}, which the digest covers")
+        raise CheckpointError(f"{path}: tensors are read from files that end in {SAFETENSORS}, not in '{path.suffix}'")
 
 
-def digest(source: Path) -> str:
-    """SHA-256 of a foreign source, hex: of the file, or of all files of a folder that decide what it does."""
+def digest(source: Path, names: Iterable[str]) -> str:
+    """SHA-256 of a foreign source, hex: of the file, or of those files of a folder that decide what it does.
+
+    names: all files of the folder that its loader reads, also those that may be missing. Other files are not opened,
+    whatever they are. Raises CheckpointError for a name that is no regular file, and for a text file that is too large
+    to be read.
+    """
     if source.is_file():
         return sha256(source)
-    files = sorted(path for pattern in DIGESTED for path in source.glob(pattern))
-    for path in files:
-        if not path.is_file():  # a pipe is waited for without end
-            raise CheckpointError(f"{path}: is no file")
-    return hashlib.sha256("".join(f"{path.name} {sha256(path)}\n" for path in files).encode()).hexdigest()
+    lines = list[str]()
+    for name in sorted(set(names)):
+        path = source / name
+        if not path.exists():
+            continue
+        if not path.is_file():  # reading a pipe would wait without end
+            raise CheckpointError(f"{path}: is not a regular file")
+        size_bytes = path.stat().st_size
+        if path.suffix != SAFETENSORS and size_bytes > TOKENIZER_BYTES:
+            raise CheckpointError(f"{path}: {size_bytes} bytes, expected {TOKENIZER_BYTES} at most")
+        lines.append(f"{name} {sha256(path)}\n")
+    return hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -21,6 +21,7 @@ from auras_ros.checkpoints.errors import CheckpointError, refusing
 from auras_ros.checkpoints.files import digest, read_weights
 from auras_ros.checkpoints.json_file import read_json
 from auras_ros.checkpoints.peft_config import RankAndScale, layer_scales
+from auras_ros.checkpoints.task_head import FILES as TASK_HEAD_FILES
 from auras_ros.checkpoints.task_head import TaskHead, read_task_head
 from auras_ros.checkpoints.vlm.form import HEAD
 from auras_ros.checkpoints.vlm.sources import Part, TensorSource
@@ -71,7 +72,12 @@ def read_peft(folder: Path, targets: AdapterTargets) -> PeftAdapter:
             scale_of = layer_scales(ConfigReader(values, "adapter_config"))
         factors = _factors(_published(folder / WEIGHTS, targets.parts), targets, scale_of)
         head = read_task_head(folder, targets.width)
-        return PeftAdapter(folder.resolve().name, digest(folder), factors, head)
+        return PeftAdapter(folder.resolve().name, adapter_digest(folder), factors, head)
+
+
+def adapter_digest(folder: Path) -> str:
+    """SHA-256 of the files that `read_peft` reads, hex. Raises CheckpointError or OSError."""
+    return digest(folder, {CONFIG, WEIGHTS, *TASK_HEAD_FILES})
 
 
 class _Layer:

@@ -16,16 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from torch import Tensor
 
 from auras_ros.checkpoints.errors import CheckpointError, refusing
 from auras_ros.checkpoints.json_file import read_json
-from auras_ros.checkpoints.tensors import PICKLE_SUFFIXES, check_file, check_finite, pickle_hint
+from auras_ros.checkpoints.tensors import PICKLE_SUFFIXES, UNREADABLE, check_file, check_finite, pickle_hint
+from auras_ros.panics import raising_panics
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 KINDS = {"BF16": torch.bfloat16, "F16": torch.float16}  # safetensors' names of half precision
-SUFFIX = ".safetensors"  # of the files that a folder's digest covers
+SUFFIX = ".safetensors"
 
 
 class Shards(Mapping[str, Tensor]):
@@ -57,7 +58,7 @@ class Shards(Mapping[str, Tensor]):
         if self._open is None or self._open[0] != path:
             self._open = None  # close this file before the next one is opened
             self._open = path, _opened(path)
-        with refusing(f"{self.origin(name)} cannot be read", SafetensorError, OSError, RuntimeError):
+        with refusing(f"{self.origin(name)} cannot be read", *UNREADABLE, RuntimeError), raising_panics():
             tensor: Tensor = self._open[1].get_tensor(stored)
         check_finite(tensor, self.origin(name))
         return tensor
@@ -70,6 +71,10 @@ class Shards(Mapping[str, Tensor]):
             parts = [file.get_slice(stored) for _, stored in places]
             found += [(KINDS.get(part.get_dtype(), torch.float32), prod(part.get_shape())) for part in parts]
         return found
+
+    def file_names(self) -> set[str]:
+        """The files of the folder that are read: those with tensors, and the index."""
+        return {INDEX, *(path.name for path, _ in self._places.values())}
 
     def origin(self, name: str) -> str:
         """A tensor's place, for errors, even if the tensor is missing."""
@@ -125,5 +130,5 @@ def _names(path: Path) -> list[str]:
 def _opened(path: Path) -> Any:
     """A file whose tensors are read one at a time. Raises CheckpointError."""
     check_file(path)
-    with refusing(f"{path}: not a readable safetensors file", SafetensorError, OSError):
+    with refusing(f"{path}: not a readable safetensors file", *UNREADABLE), raising_panics():
         return safe_open(path, framework="pt")

@@ -15,6 +15,7 @@ from auras_ros.checkpoints.json_file import read_json
 from auras_ros.checkpoints.limits import shown
 
 CONFIG, WEIGHTS = "task_head.json", "task_head.safetensors"
+FILES = (CONFIG, WEIGHTS)
 KINDS = ("classification", "binary", "count", "box", "action")
 MOST_OUTPUTS, MOST_LABEL, CORNERS = 65_536, 256, 4
 

@@ -13,8 +13,10 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from auras_ros.checkpoints.errors import CheckpointError, refusing
+from auras_ros.panics import ExtensionPanicError, raising_panics
 
 PICKLE_SUFFIXES = (".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".bin", ".npy", ".joblib")
+UNREADABLE = (SafetensorError, OSError, ExtensionPanicError)  # what reading a safetensors file raises
 NOWHERE: Mapping[str, str] = {}
 PICKLE_STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")
 
@@ -35,7 +37,7 @@ def naming(path: Path) -> Iterator[None]:
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """All tensors of a safetensors file. Raises CheckpointError; a pickle is refused without being unpickled."""
     check_file(path)
-    with refusing(f"{path}: not a readable safetensors file", SafetensorError, OSError):
+    with refusing(f"{path}: not a readable safetensors file", *UNREADABLE), raising_panics():
         tensors: dict[str, Tensor] = load_file(path)
     for name, tensor in tensors.items():
         check_finite(tensor, f"{path}: tensor '{name}'")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import math
 import os
 import signal
 import socket
@@ -55,8 +56,8 @@ class ChildProcess:
     that it is gone.
 
     It raises what is raised there (ValueError, ModuleNotFoundError; another error as a RuntimeError that names it), and
-    `lost` if the process has ended or says nothing for thirty seconds, or for three minutes where a call may be slow;
-    from then on every call raises it.
+    `lost` if the process has ended or says nothing for thirty seconds (for three minutes where a call may be slow, or
+    for the time that a call is given); from then on every call raises it.
     """
 
     def __init__(
@@ -96,12 +97,19 @@ class ChildProcess:
         return self._process.pid
 
     def ask(
-        self, method: str, given: Message | None = None, array: NDArray[Any] | None = None, slow: bool = False
+        self,
+        method: str,
+        given: Message | None = None,
+        array: NDArray[Any] | None = None,
+        slow: bool = False,
+        within_s: float | None = None,
     ) -> tuple[Message, NDArray[Any] | None]:
-        """The answer. slow: it may take minutes."""
+        """The answer. slow: it may take minutes. within_s: it may take so many seconds, at least one; None: thirty."""
         if self._lost:
             raise self._error(self._lost)
         looks = START_LOOKS if slow else ANSWER_LOOKS
+        if within_s is not None:
+            looks = math.ceil(within_s / LOOK_S)
         try:
             order = encoded({"do": method, **(given or {})}, array)
         except TypeError as error:

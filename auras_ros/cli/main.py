@@ -10,6 +10,7 @@ import importlib
 import sys
 
 from auras_ros import __version__
+from auras_ros.panics import is_panic, panic_text
 
 COMMANDS = {
     "run": "start the nodes of a config and keep them alive: auras run config/pusht.yaml",
@@ -72,6 +73,11 @@ def main(argv: list[str] | None = None) -> int:
     except (OSError, ValueError, RuntimeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except BaseException as error:
+        if not is_panic(error):
+            raise
+        print(f"error: {panic_text(error)}", file=sys.stderr)
+        return 2
 
 
 def remedy_for(package: str) -> str:

@@ -245,7 +245,7 @@ class Engine:
                 if not worked:
                     self._intake.wait(self._until_deadline_s())
             self._abandon("cancelled", CLOSED)
-        except Exception as error:
+        except BaseException as error:  # nothing may end this thread without a word: its requests would wait for ever
             self.failure = f"{type(error).__name__}: {error}"
             LOGGER.exception("the engine failed")
             self._intake.close(f"the engine failed: {self.failure}")

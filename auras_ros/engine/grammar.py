@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from auras_ros.engine.request import Grammar, InvalidRequestError
+from auras_ros.panics import ExtensionPanicError, raising_panics
 
 MOST_CHARACTERS = 1 << 16
 SPACE = r"( |\n[ \t]{0,32})?"  # where JSON may have any: a model must not go on with it for ever
@@ -25,12 +26,15 @@ class Matcher:
 
     def allowed(self) -> Tensor:
         """bool [vocabulary]."""
-        given = torch.frombuffer(bytearray(self._matcher.compute_logit_bias()), dtype=torch.uint8)[: self._vocabulary]
+        with raising_panics():
+            bias = bytearray(self._matcher.compute_logit_bias())
+        given = torch.frombuffer(bias, dtype=torch.uint8)[: self._vocabulary]
         return torch.cat([given != 0, torch.zeros(self._vocabulary - len(given), dtype=torch.bool)])
 
     def accept(self, token: int) -> bool:
         """Whether the token may stand there; False also if the grammar became too complex."""
-        accepted: bool = self._matcher.consume_token(token)
+        with raising_panics():
+            accepted: bool = self._matcher.consume_token(token)
         return accepted
 
     @property
@@ -58,19 +62,24 @@ class Grammars:
             raise InvalidRequestError(
                 f"{grammar.kind}: {len(grammar.text)} characters, expected {MOST_CHARACTERS} at most"
             )
-        with self._lock:
-            if self._prepared is None:
-                self._prepared = llguidance.LLTokenizer(self._tokenizer.to_str(), eos_token=self._stop_ids)
-        make = llguidance.LLMatcher
         try:
+            made = self._made(llguidance, grammar)
+        except (ValueError, ExtensionPanicError) as error:
+            raise InvalidRequestError(f"{grammar.kind}: {error}") from error
+        if made.is_error():
+            raise InvalidRequestError(f"{grammar.kind}: {made.get_error().splitlines()[0]}")
+        return Matcher(made, self._vocabulary, grammar.kind)
+
+    def _made(self, llguidance: Any, grammar: Grammar) -> Any:
+        """The library's own matcher. Raises ValueError or ExtensionPanicError."""
+        make = llguidance.LLMatcher
+        with raising_panics():
+            with self._lock:
+                if self._prepared is None:
+                    self._prepared = llguidance.LLTokenizer(self._tokenizer.to_str(), eos_token=self._stop_ids)
             if grammar.kind == "json_schema":
                 compiled = make.grammar_from_json_schema(grammar.text, overrides={"whitespace_pattern": SPACE})
             else:
                 compiled = make.grammar_from_regex(grammar.text)
             limits = llguidance.LLParserLimits(initial_lexer_fuel=FIRST_WORK, step_lexer_fuel=STEP_WORK)
-            made = make(self._prepared, compiled, log_level=0, limits=limits)
-        except ValueError as error:
-            raise InvalidRequestError(f"{grammar.kind}: {error}") from error
-        if made.is_error():
-            raise InvalidRequestError(f"{grammar.kind}: {made.get_error().splitlines()[0]}")
-        return Matcher(made, self._vocabulary, grammar.kind)
+            return make(self._prepared, compiled, log_level=0, limits=limits)

@@ -12,6 +12,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from auras_ros.checkpoints.limits import shown
+from auras_ros.observation.checks import is_int, is_number
+from auras_ros.text_file import MEBIBYTE, read_text_file
+
+MOST_BYTES = MEBIBYTE
+MOST_MS, MOST_UNITS, MOST_TOKENS = 1e9, 4096, 1 << 20
+
 
 @dataclass(frozen=True)
 class CorunTimes:
@@ -45,12 +52,16 @@ class StageProfile:
 
     def __post_init__(self) -> None:
         for name, time in self._times():
-            if isinstance(time, bool) or not isinstance(time, int | float) or not 0 <= time < float("inf"):
-                raise ValueError(f"profile: {name}: {time!r} is not a time")
+            if not is_number(time) or not 0 <= time <= MOST_MS:
+                raise ValueError(f"profile: {name}: {shown(time)} is not a time in ms")
             if time == 0 and name not in ("decode_row", "token_row"):
                 raise ValueError(f"profile: {name}: a time of 0")
-        if self.prompt not in self.prefill:
-            raise ValueError(f"profile: prefill: no time for the prompt of {self.prompt} tokens")
+        if not is_int(self.units) or not 1 <= self.units <= MOST_UNITS:
+            raise ValueError(f"profile: units: {shown(self.units)} is not a number from 1 to {MOST_UNITS}")
+        if self.prefill and max(self.prefill) > MOST_TOKENS:
+            raise ValueError(f"profile: prefill: {shown(max(self.prefill))} tokens, at most {MOST_TOKENS}")
+        if not is_int(self.prompt) or self.prompt not in self.prefill:
+            raise ValueError(f"profile: prefill: no time for the prompt of {shown(self.prompt)} tokens")
         if min(self.prefill) < 1:
             raise ValueError(f"profile: prefill: {min(self.prefill)} tokens")
         bad = [size for size in self.corun if not 0 < size < self.units]
@@ -89,9 +100,9 @@ class StageProfile:
 def read_profile(path: Path) -> StageProfile:
     """Raises ValueError, naming the file and what is wrong with it."""
     try:
-        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        values: dict[str, Any] = json.loads(read_text_file(path, MOST_BYTES))
         values["prefill"] = {int(size): each for size, each in values["prefill"].items()}
         values["corun"] = {int(size): CorunTimes(**each) for size, each in values["corun"].items()}
         return StageProfile(**{**values, "shared": CorunTimes(**values["shared"])})
-    except (OSError, KeyError, TypeError, AttributeError, ValueError) as error:
+    except (OSError, KeyError, TypeError, AttributeError, ValueError, RecursionError, OverflowError) as error:
         raise ValueError(f"{path}: not a profile: {error}") from error

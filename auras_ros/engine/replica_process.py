@@ -47,6 +47,7 @@ def run_replica(link: Connection, options: ReplicaOptions) -> None:
         bound_heap(TENSOR_BLOCK)
         occupy("replica", frozenset(options.cores), len(options.cores))
         checkpoint = in_own_thread(partial(open_vlm, options.folder, options.dtype))
+        checkpoint.prompts.end_template()  # prompts come from the parent, which has a renderer of its own
         engine = make_engine(checkpoint, options.engine)
         dtype = str(next(engine.checkpoint.model.parameters()).dtype).removeprefix("torch.")
     except Exception as error:  # noqa: BLE001  (raised again by the parent)

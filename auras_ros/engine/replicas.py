@@ -41,6 +41,7 @@ from auras_ros.engine.stats import EngineSnapshot, EngineStats, joined
 LOGGER = logging.getLogger(__name__)
 CLOSED = "the engine is closed"
 LOOK_S = 1.0
+SHOWN_CHARS = 200  # of an error of the link
 SILENT = 10  # looks; a process that was stopped together with this one is silent for one
 
 
@@ -245,10 +246,19 @@ class Replica:
     def _write(self) -> None:
         try:
             while (item := self._out.get()) is not None:
-                send(self._link, *item)
+                self._send(*item)
                 del item  # not until the next one comes
         except OSError as error:
             self._lose(f"{self.name}: {error}", "error")
+
+    def _send(self, number: int, order: Order) -> None:
+        """Raises OSError if the replica is gone."""
+        try:
+            send(self._link, number, order)
+        except OSError:
+            raise
+        except Exception as error:  # noqa: BLE001  (nothing was sent: this order alone is refused)
+            self._take(Taken(number, ReplicaError(f"{self.name}: it cannot be sent: {error}")))
 
     def _read(self) -> None:
         silent = 0
@@ -263,6 +273,8 @@ class Replica:
             why = f"it has said nothing for {SILENT * LOOK_S:g} s"
         except (EOFError, OSError):
             why = "its process has ended"
+        except Exception as error:  # noqa: BLE001  (this thread must not end without a word: requests would wait for ever)
+            why = f"it sent what is no message: {type(error).__name__}: {str(error)[:SHOWN_CHARS]!r}"
         self._lose(f"{self.name}: {why}", "error")
 
     def _take(self, event: Event) -> None:
@@ -282,8 +294,10 @@ class Replica:
         elif isinstance(event, Piece):
             if (reply := self._reply(event.number, last=event.finish is not None)) is not None:
                 reply.push(event.delta)
-        else:
+        elif isinstance(event, Exception):
             self._ready.set_exception(event)
+        else:
+            raise TypeError(f"an event of type {type(event).__name__}")
 
     def _reply(self, number: int, last: bool) -> ReplicaReply | None:
         """None: it has ended, and this is late. last: nothing follows for it."""

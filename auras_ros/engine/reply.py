@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from auras_ros.engine.request import Answer, AnswerToken, Delta, FinishReason, RequestUsage
 from auras_ros.lora.heads import HeadResult
+from auras_ros.panics import raising_panics
 
 LOGGER = logging.getLogger(__name__)
 Listener = Callable[[Delta], None]
@@ -49,7 +50,8 @@ class AnswerText:
         return text
 
     def _decode(self, ids: list[int]) -> str:
-        text: str = self._tokenizer.decode(ids, skip_special_tokens=True)
+        with raising_panics():
+            text: str = self._tokenizer.decode(ids, skip_special_tokens=True)
         return text
 
     def _release(self, text: str) -> str:

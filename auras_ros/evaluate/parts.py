@@ -17,6 +17,11 @@ from auras_ros.evaluate.outcome import EpisodeRecord, ModeResult
 from auras_ros.evaluate.settings import EvaluationSettings, SettingsError
 from auras_ros.measure.durations import FrameDuration
 from auras_ros.report.result import Report
+from auras_ros.text_file import MEBIBYTE, read_text_file
+
+MOST_BYTES = 64 * MEBIBYTE  # a thousand episodes of all modes on both clocks have less than one
+# What a file of nonsense makes the code raise that reads it.
+UNREADABLE = (ValueError, KeyError, IndexError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -49,13 +54,14 @@ class EvaluationPart:
     def load(cls, path: Path) -> EvaluationPart:
         """Raises OSError, and SettingsError naming the file."""
         try:
-            return cls.from_dict(json.loads(path.read_text(encoding="utf-8")))
-        except (SettingsError, ValueError, KeyError, TypeError, AttributeError) as error:
+            return cls.from_dict(json.loads(read_text_file(path, MOST_BYTES)))
+        except UNREADABLE as error:
             raise SettingsError(f"{path}: not a report of `auras eval`: {error}") from error
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> EvaluationPart:
         settings = EvaluationSettings.from_dict(raw["settings"])
+        settings.charging(settings.durations_s)  # raises if one is missing
         seeds = _numbers(raw["seeds"])
         expected = {(clock, one.name) for clock in settings.clocks for one in settings.contenders()}
         outcomes = {}

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from auras_ros.checkpoints.limits import shown
 from auras_ros.evaluate.charged import DURATIONS, Charged
 from auras_ros.evaluate.episode_runner import Task
 from auras_ros.evaluate.episode_runners import REQUESTS_PER_EPISODE, SEEDS
@@ -13,6 +14,7 @@ from auras_ros.evaluate.fit import misfit
 from auras_ros.evaluate.lockstep import Timing
 from auras_ros.evaluate.paused import Paused
 from auras_ros.measure.cores import available
+from auras_ros.observation.checks import is_int, is_number
 from auras_ros.pipeline.plan import MODES, Plan, PlanError
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.sim.world import Sim
@@ -21,6 +23,7 @@ from auras_ros.sim.worlds import find
 CLOCKS = ("paused", "charged")
 PLAIN, ALIGNED = "par", "par-aligned"
 MAX_DURATION_S = 60.0
+MOST_COUNT = 1_000_000  # of control steps, requests, cores, actions
 PROCESSES = 8  # worlds at a time where each is a process: that of a simulator which draws takes up to a gigabyte
 
 
@@ -74,12 +77,13 @@ class EvaluationSettings:
         _check_some("modes", self.modes, MODES)
         _check_some("clocks", self.clocks, CLOCKS)
         check_least(self, frame_steps=1, concurrency=1, cores=0, actions=0)
-        if not 0 <= self.jitter <= 1:
-            raise SettingsError(f"jitter: must be in [0, 1], got {self.jitter}")
+        if not is_number(self.jitter) or not 0 <= self.jitter <= 1:
+            raise SettingsError(f"jitter: must be in [0, 1], got {shown(self.jitter)}")
         parse_plan(self.plan)
         for key, seconds in self.durations_s.items():
-            if not 0 <= seconds < MAX_DURATION_S:
-                raise SettingsError(f"durations: {key}: must be seconds in [0, {MAX_DURATION_S:g}), got {seconds}")
+            if not is_number(seconds) or not 0 <= seconds < MAX_DURATION_S:
+                what = f"must be seconds in [0, {MAX_DURATION_S:g}), got {shown(seconds)}"
+                raise SettingsError(f"durations: {str(key)[:80]}: {what}")
 
     def charging(self, durations_s: Mapping[str, float]) -> EvaluationSettings:
         """The same with the durations that the charged clock needs. Raises SettingsError if one is missing."""
@@ -153,17 +157,22 @@ def check_known(name: str, given: Iterable[str], known: Collection[str]) -> None
 
 
 def check_least(options: object, **least: int) -> None:
-    """Raises SettingsError, naming the option, if a value is below its minimum."""
+    """Raises SettingsError, naming the option, if a value is no whole number from its minimum to MOST_COUNT."""
     for name, value in least.items():
-        if getattr(options, name) < value:
-            raise SettingsError(f"{name}: must be at least {value}, got {getattr(options, name)}")
+        given = getattr(options, name)
+        if not is_int(given):
+            raise SettingsError(f"{name}: must be a whole number, got {given!r:.80}")
+        if given < value:
+            raise SettingsError(f"{name}: must be at least {value}, got {shown(given)}")
+        if given > MOST_COUNT:
+            raise SettingsError(f"{name}: must be at most {MOST_COUNT}, got {shown(given)}")
 
 
 def check_episodes(sim: str, max_steps: int, seeds: range = range(1)) -> None:
     """Raises SettingsError, naming what cannot be played."""
     find_sim(sim)
-    if not 1 <= max_steps <= REQUESTS_PER_EPISODE:
-        raise SettingsError(f"max_steps: must be in [1, {REQUESTS_PER_EPISODE}], got {max_steps}")
+    if not is_int(max_steps) or not 1 <= max_steps <= REQUESTS_PER_EPISODE:
+        raise SettingsError(f"max_steps: must be in [1, {REQUESTS_PER_EPISODE}], got {shown(max_steps)}")
     check_seeds(seeds)
 
 

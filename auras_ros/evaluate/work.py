@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from auras_ros.evaluate.outcome import ModeResult
-from auras_ros.evaluate.parts import packed, unpacked
+from auras_ros.evaluate.parts import MOST_BYTES, UNREADABLE, packed, unpacked
 from auras_ros.evaluate.settings import EvaluationSettings, SettingsError
 from auras_ros.measure.durations import FrameDuration
 from auras_ros.report.result import write_whole
+from auras_ros.text_file import read_text_file
 
 FORMAT = "auras-eval-work/1"
 Run = tuple[str, str]  # clock, name of the contender
@@ -34,11 +35,11 @@ def keep(path: Path | None, form: str, key: Mapping[str, Any], contents: Mapping
 def read_kept(path: Path, forms: Sequence[str], what: str, unpack: Callable[[Mapping[str, Any]], KeptT]) -> KeptT:
     """What `unpack` makes of a kept file. Raises OSError, and SettingsError if it is not `what`."""
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
+        raw = json.loads(read_text_file(path, MOST_BYTES))
         if raw["format"] not in forms:
             raise SettingsError(f"format is {raw['format']!r}")
         return unpack(raw)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except UNREADABLE as error:
         raise SettingsError(f"{path}: not {what}: {error}") from error
 
 

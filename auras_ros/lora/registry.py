@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from auras_ros.checkpoints.files import digest
-from auras_ros.checkpoints.peft import AdapterTargets, PeftAdapter, read_peft
+from auras_ros.checkpoints.peft import AdapterTargets, PeftAdapter, adapter_digest, read_peft
 
 MOST_NAME = 128
 
@@ -56,7 +55,7 @@ class AdapterRegistry:
         for name, folder in folders.items():
             try:
                 known = self._known.get(name)
-                if known is None or (known.folder, known.digest) != (folder, digest(folder)):
+                if known is None or (known.folder, known.digest) != (folder, adapter_digest(folder)):
                     known = self._checked(name, folder)
                 found[name] = known
             except (ValueError, OSError) as error:
@@ -107,4 +106,4 @@ class AdapterRegistry:
     def _missing(self, name: str) -> str:
         there = self.names()
         more = f", and {len(there) - 8} more" if len(there) > 8 else ""
-        return f"adapter: there is no '{name}'; there are: {', '.join(there[:8]) or 'none'}{more}"
+        return f"adapter: there is no {name[:MOST_NAME]!r}; there are: {', '.join(there[:8]) or 'none'}{more}"

@@ -16,9 +16,11 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from auras_ros.checkpoints.limits import shown
 from auras_ros.loading.pipeline import example, executor_on
 from auras_ros.measure.cores import available, on_cores
 from auras_ros.measure.running import Running
+from auras_ros.observation.checks import is_int, is_number
 from auras_ros.pipeline.live import Frame
 from auras_ros.pipeline.modes import Executor
 from auras_ros.pipeline.plan import Plan, PlanError
@@ -39,6 +41,15 @@ class FrameDuration:
     n: int = 0
     p10_s: float | None = None
     p90_s: float | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ValueError: reports and work files have durations too."""
+        for name in ("seconds", "p10_s", "p90_s"):
+            value = getattr(self, name)
+            if (value is not None or name == "seconds") and not (is_number(value) and value >= 0):
+                raise ValueError(f"durations: {name}: {shown(value)} is not a time in seconds")
+        if not is_int(self.n) or self.n < 0:
+            raise ValueError(f"durations: n: {shown(self.n)} is not a number of frames")
 
 
 def refusal(plan: Plan, frame_ns: int, horizon_ns: int) -> str:

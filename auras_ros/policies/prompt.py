@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from auras_ros.checkpoints.tokenizer import TOKENIZER, PromptError, read_tokenizer
+from auras_ros.checkpoints.tokenizer import TOKENIZER, PromptError, encode, read_tokenizer
 
 INSTRUCTION = "{instruction}"
 SHOWN_CHARS = 80
@@ -120,12 +120,7 @@ class Language:
         return self.prompt.completed(self._encoded(text))
 
     def _encoded(self, text: str) -> list[int]:
-        try:
-            return list(self._tokenizer.encode(self.prompt.formatted(text)).ids)
-        except PromptError:
-            raise
-        except Exception as error:  # the library raises nothing narrower
-            raise PromptError(f"prompt: {self._path} cannot tokenize it: {error}") from error
+        return encode(self._tokenizer, self.prompt.formatted(text), str(self._path))
 
     @cached_property
     def _tokenizer(self) -> Any:

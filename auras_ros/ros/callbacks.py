@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from auras_ros.output import Lines, printable
+from auras_ros.panics import raising_panics
 from auras_ros.ros import Clock, ClockType, ExternalShutdownException, Node, SingleThreadedExecutor
 from auras_ros.ros.rcutils_errors import error_reset
 
@@ -37,7 +38,8 @@ class CallbackFailures:
         """An exception in the block is counted, reported to `say` and not raised, except MemoryError and the end of
         ROS."""
         try:
-            yield
+            with raising_panics():
+                yield
         except (MemoryError, ExternalShutdownException):
             raise
         except Exception as error:  # noqa: BLE001  (this is the one place for it)

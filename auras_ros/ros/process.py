@@ -18,9 +18,10 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from auras_ros.descriptors import ensure_descriptors
-from auras_ros.exit_status import BROKEN, TOO_SLOW, of_refusal
+from auras_ros.exit_status import BAD_SETTINGS, BROKEN, TOO_SLOW, of_refusal
 from auras_ros.heap import LARGE_BLOCK, bound_heap
 from auras_ros.output import escaped, non_blocking_output, printable
+from auras_ros.panics import ExtensionPanicError, raising_panics
 from auras_ros.ros import BACKEND, SignalHandlerOptions, init, supported, try_shutdown
 from auras_ros.ros.callbacks import Callbacks
 from auras_ros.ros.fastdds import avoid_shared_memory, check_confined
@@ -110,11 +111,14 @@ class RefusedError(Exception):
 @contextmanager
 def _refusals(bad_settings: tuple[type[Exception], ...], too_slow: tuple[type[Exception], ...]) -> Iterator[None]:
     try:
-        yield
+        with raising_panics():
+            yield
     except too_slow as error:
         raise RefusedError(error, TOO_SLOW) from error
     except bad_settings as error:
         raise RefusedError(error, of_refusal(error)) from error
+    except ExtensionPanicError as error:
+        raise RefusedError(error, BAD_SETTINGS) from error
 
 
 def leave(status: int) -> NoReturn:

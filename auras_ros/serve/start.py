@@ -21,6 +21,7 @@ from auras_ros.serve.app import make_app
 from auras_ros.serve.options import ServeOptions
 from auras_ros.serve.server import listen, serve
 from auras_ros.serve.service import ModelService, ServedEngine
+from auras_ros.text_file import TextFileError, read_text_file
 
 MOST_TOKEN_BYTES = 4096
 Say = Callable[[str], None]
@@ -35,9 +36,12 @@ def read_token(file: str, environment: str | None) -> str:
     if not file and environment is None:
         return ""
     where = file or "AURAS_SERVE_TOKEN"
-    if file and Path(file).stat().st_size > MOST_TOKEN_BYTES:
-        raise TokenError(f"{where}: larger than {MOST_TOKEN_BYTES} bytes")
-    text = (Path(file).read_bytes().decode("utf-8", "replace") if file else environment or "").strip()
+    try:
+        text = (read_text_file(Path(file), MOST_TOKEN_BYTES) if file else environment or "").strip()
+    except UnicodeDecodeError:  # whose text has a byte of the token
+        text = ""
+    except TextFileError as error:
+        raise TokenError(f"{where}: {error}") from error
     if not text or not text.isascii() or not text.isprintable() or " " in text:
         raise TokenError(f"{where}: expected one token of printable ASCII letters, without spaces")
     return text

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from auras_ros.panics import raising_panics
+
 INCOMPLETE = "\ufffd"
 SPACE = "▁"  # SentencePiece's
 
@@ -44,7 +46,10 @@ class TokenTexts:
         if len(name) == 6 and name.startswith("<0x") and name.endswith(">"):
             byte = int(name[3:5], 16)
             return TokenText(bytes([byte]).decode("utf-8", "replace"), [byte])
-        text = name.replace(SPACE, " ") if SPACE in name else self._tokenizer.decode([token], skip_special_tokens=False)
+        text = name.replace(SPACE, " ")
+        if SPACE not in name:
+            with raising_panics():
+                text = self._tokenizer.decode([token], skip_special_tokens=False)
         if INCOMPLETE not in text:
             return TokenText(text, list(text.encode()))
         table = _byte_level()

@@ -14,14 +14,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from auras_ros import resources
+from auras_ros import parameter_file, resources
+from auras_ros.observation.checks import is_number
 from auras_ros.parameters import ParameterError
 from auras_ros.sim.world import ActionChannel, WorldCamera
 from auras_ros.spelling import nearest
 
 FOLDER = "gym"  # of config/
+MOST_DT_MS = 60_000
 RENDER = "render"  # the picture of the environment's `render`
 HEADS = ("observation", "info", "reward", "terminated", "truncated", RENDER)
 PART = re.compile(r"\.([A-Za-z_]\w*)|\[(-?\d+)\]")
@@ -130,9 +130,12 @@ def read(task: str) -> GymDescription:
             raise ParameterError(f"gym: no description of '{task}' (one of your own is a file, *.yaml); {hint}")
         path = resources.find("config", f"{FOLDER}/{name}.yaml")
     try:
-        return _DescriptionReading(path, yaml.safe_load(path.read_text(encoding="utf-8"))).description()
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        given, _ = parameter_file.read(path)  # it refuses aliases, keys that stand there twice, and what is no file
+    except OSError as error:
         raise ParameterError(f"gym: {path}: {error}") from error
+    except parameter_file.ParameterFileError as error:
+        raise ParameterError(f"gym: {error}") from error
+    return _DescriptionReading(path, given).description()
 
 
 class _DescriptionReading:
@@ -147,6 +150,8 @@ class _DescriptionReading:
         values = self._object("", self._document, keys, optional)
         if values["control_dt_ms"] < 1:
             raise self._wrong("control_dt_ms", "must be at least 1")
+        if values["control_dt_ms"] > MOST_DT_MS:
+            raise self._wrong("control_dt_ms", f"must be at most {MOST_DT_MS}")
         if not values["cameras"] or not values["actions"]:
             raise self._wrong("cameras" if not values["cameras"] else "actions", "expected at least one")
         named = {key: values.get(key, {}) for key in ("cameras", "state", "sub_goals")}
@@ -233,7 +238,9 @@ class _DescriptionReading:
                 raise self._wrong(key, f"{name} is missing")
         made = {}
         for name, raw in given.items():
-            value = float(raw) if known[name] is float and type(raw) is int else raw
+            value = raw
+            if known[name] is float and is_number(raw):  # a whole number may be beyond all floating point ones
+                value = float(raw)
             if type(value) is not known[name] or (isinstance(value, float) and not math.isfinite(value)):
                 raise self._wrong(key, f"{name}: expected {known[name].__name__}, got {value!r:.80}")
             made[name] = value

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros.parameters import ParameterError
+from auras_ros.text_file import MEBIBYTE, read_text_file
 
 ROBOSUITE_1_5 = "1.5."  # how its versions begin
 ROBOSUITE = 1  # a type of robomimic's environments; the others are no robosuite
@@ -71,8 +72,8 @@ def read(path: str) -> TaskMetadata:
 @lru_cache(maxsize=16)
 def _read(path: str, changed_ns: int) -> TaskMetadata:
     try:
-        given = json.loads(Path(path).read_text(encoding="utf-8")) if path else LIFT
-    except (OSError, ValueError) as error:
+        given = json.loads(read_text_file(Path(path), MEBIBYTE)) if path else LIFT
+    except (OSError, ValueError, RecursionError) as error:
         raise _refused(path, str(error)) from None
     return parse(given, path or "Lift")
 

@@ -591,7 +591,7 @@ FILES: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "no-tensors": (
         lambda path: save_file({}, path / "adapter_model.safetensors"), "adapter_model.safetensors", "holds no tensor",
     ),
-    "a-folder-as-a-file": (lambda path: (path / "more.json").mkdir(), "more.json", "is no file"),
+    "a-folder-as-a-file": (lambda path: (path / "task_head.json").mkdir(), "task_head.json", "is not a regular file"),
 }  # fmt: skip
 
 

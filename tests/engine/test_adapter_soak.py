@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from auras_ros.checkpoints.files import digest
+from auras_ros.checkpoints.peft import adapter_digest
 from auras_ros.checkpoints.vlm.chat import VlmPrompt
 from auras_ros.engine.active import ActiveRequest
 from auras_ros.engine.adapters import EngineAdapters
@@ -95,7 +95,7 @@ def test_no_answer_mixes_adapters(case: Case, name: str, tmp_path: Path, monkeyp
     before, log = set(threading.enumerate()), Log()
     engine = make(case, SETUPS[name]())
     asked_for, merged = recorded(engine, monkeypatch)
-    contents = {"": ""} | {digest(path): name for name, path in case.folders.items()}
+    contents = {"": ""} | {adapter_digest(path): name for name, path in case.folders.items()}
     seed = THREADS * list(SETUPS).index(name)
     clients = [partial(ask, engine, log, each, ASKED_FOR) for each in range(seed, seed + THREADS)]
     given = soaked(engine, log, before, [*clients, partial(come_and_go, engine, log, case, tmp_path, contents)])
@@ -160,7 +160,7 @@ def come_and_go(engine: Engine, log: Log, case: Case, folder: Path, contents: di
         name = f"brief{number}"
         brief = shutil.copytree(case.folders["first"], folder / name)
         change_config(brief, base_model_name_or_path=name)  # so that it is none of those in memory
-        contents[digest(brief)] = "first"
+        contents[adapter_digest(brief)] = "first"
         engine.add_adapter(name, brief)
         if number % 2:
             shutil.rmtree(brief)

@@ -21,12 +21,13 @@ from typing import Any
 from auras_ros.bench.figures.paper import finish, with_paper
 from auras_ros.bench.options import bench_parser, refusing
 from auras_ros.bench.pipeline import command as pipeline
-from auras_ros.evaluate.parts import EvaluationPart
+from auras_ros.evaluate.parts import MOST_BYTES, UNREADABLE, EvaluationPart
 from auras_ros.evaluate.settings import SettingsError
 from auras_ros.measure.cores import words
 from auras_ros.report.picture import COLOURS, legend_below, picture
 from auras_ros.report.result import Report, Say, key
 from auras_ros.report.table import Column, grouped_by, in_columns
+from auras_ros.text_file import read_text_file
 
 ACCURACY = "success is on Push-T only, with a policy that we trained: the paper's other models were not evaluated"
 SUCCESS: tuple[Column, ...] = (
@@ -66,12 +67,11 @@ def run(argv: list[str], progress: Say) -> Report:
 def _measured(parser: argparse.ArgumentParser, path: Path) -> Report:
     """The report of an earlier run of `auras bench pipeline`; its date and machine are kept in `rates_of`. Exits with
     status 2 if the file is not such a report."""
-    with refusing(parser, OSError, what="--rates: "):
-        text = path.read_text(encoding="utf-8")
-    with refusing(
-        parser, ValueError, KeyError, TypeError, what=f"--rates: {path}: not a report of `auras bench pipeline`: "
+    with (
+        refusing(parser, OSError, what="--rates: "),
+        refusing(parser, *UNREADABLE, what=f"--rates: {path}: not a report of `auras bench pipeline`: "),
     ):
-        raw = json.loads(text)
+        raw = json.loads(read_text_file(path, MOST_BYTES))
         kept = Report("pipeline", list(raw["rows"]), dict(raw["summary"]))
         if raw["name"] != kept.name or not any(row["measure"] == "rounds" and row["cores"] for row in kept.rows):
             raise ValueError("it has no rates of the modes")

@@ -1,8 +1,8 @@
 """A conversation or a text, and its images, as the token ids that a model was trained with.
 
 The folder's chat template is a Jinja template: it is rendered in Jinja's sandbox, with the functions that transformers
-gives one, and with limits for loops and products. What is said in a conversation has no special tokens: it cannot stand
-for an image, nor for another's words.
+gives one, in a process with limits of memory and time. What is said in a conversation has no special tokens: it cannot
+stand for an image, nor for another's words.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from torch import Tensor
 from auras_ros.checkpoints.errors import CheckpointError, refusing
 from auras_ros.checkpoints.json_file import read_json
 from auras_ros.checkpoints.limits import shown
-from auras_ros.checkpoints.tokenizer import TOKENIZER, PromptError, read_tokenizer
+from auras_ros.checkpoints.tokenizer import TOKENIZER, PromptError, encode, read_tokenizer
 from auras_ros.checkpoints.vlm.pictures import ImagePixels, ImageProcessor, PictureError, PreparedImage
+from auras_ros.checkpoints.vlm.template_process import ChatTemplateError, TemplateProcess
 
 TEMPLATE, TEMPLATE_JSON, SETTINGS = "chat_template.jinja", "chat_template.json", "tokenizer_config.json"
 TEMPLATE_BYTES = 1 << 20
@@ -52,7 +53,7 @@ class VlmPrompts:
     ) -> None:
         path = folder / TOKENIZER
         try:
-            self.tokenizer = read_tokenizer(path)
+            self.tokenizer, self._tokenizer_path = read_tokenizer(path), path
         except PromptError as error:
             raise CheckpointError(str(error)) from error
         if (found := self.tokenizer.token_to_id(image_token)) != image_token_id:
@@ -81,11 +82,22 @@ class VlmPrompts:
             raise PromptError(f"messages: {given} image parts, but {len(images)} images")
         try:
             text = self._template.render(
-                messages=conversation, add_generation_prompt=True, tools=None, documents=None, **self._special
+                {
+                    "messages": conversation,
+                    "add_generation_prompt": True,
+                    "tools": None,
+                    "documents": None,
+                    **self._special,
+                }
             )
-        except Exception as error:  # a template may raise anything
+        except ChatTemplateError as error:
             raise PromptError(f"messages: the folder's chat template does not take them: {error}") from error
         return self._prompt(text, images)
+
+    def end_template(self) -> None:
+        """End the process that renders the chat template; the next conversation starts another one."""
+        if self._template is not None:
+            self._template.close()
 
     def plain(self, text: str, images: Sequence[ImagePixels] = ()) -> VlmPrompt:
         """The prompt that is this text; each image token in it stands for the next image. Raises PromptError or
@@ -142,7 +154,7 @@ class VlmPrompts:
                 raise PictureError(f"images[{place}]: {error}") from error
         whole = pieces[0] + "".join(image.text + piece for image, piece in zip(seen, pieces[1:], strict=True))
         begun = bool(self._special.get("bos_token")) and whole.startswith(self._special["bos_token"])
-        ids = torch.tensor(self.tokenizer.encode(whole, add_special_tokens=not begun).ids, dtype=torch.int64)
+        ids = torch.tensor(encode(self.tokenizer, whole, self._tokenizer_path, not begun), dtype=torch.int64)
         at = (ids == self._image_token_id).nonzero().flatten()
         if len(at) != (wanted := sum(image.tokens for image in seen)):
             raise PromptError(f"the prompt has {len(at)} image tokens, but the images have {wanted} embeddings")
@@ -163,7 +175,7 @@ def _special_tokens(folder: Path) -> dict[str, str]:
     return found
 
 
-def _template(folder: Path) -> Any:
+def _template(folder: Path) -> TemplateProcess | None:
     """The folder's chat template, compiled; None if it has none. Raises CheckpointError."""
     path, source = folder / TEMPLATE, None
     if path.is_file():
@@ -181,10 +193,8 @@ def _template(folder: Path) -> Any:
     if not isinstance(source, str):
         raise CheckpointError(f"{path}: chat_template: {shown(source)} is not a text")
     try:
-        from auras_ros.checkpoints.vlm.template import compiled
+        return TemplateProcess(source)
     except ImportError as error:
         raise CheckpointError(f"{path}: needs the jinja2 library: pip install 'auras_ros[vlm]'") from error
-    try:
-        return compiled(source)
-    except Exception as error:  # jinja2 lets what Python's compiler raises through
+    except ChatTemplateError as error:
         raise CheckpointError(f"{path}: not a Jinja template: {error}") from error

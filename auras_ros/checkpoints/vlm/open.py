@@ -24,8 +24,9 @@ from auras_ros.checkpoints.limits import check_sizes, shown
 from auras_ros.checkpoints.peft import AdapterTargets
 from auras_ros.checkpoints.shards import Shards
 from auras_ros.checkpoints.tensors import fill
+from auras_ros.checkpoints.tokenizer import TOKENIZER
 from auras_ros.checkpoints.vlm import cogagent, idefics3, llava, qwen_vl
-from auras_ros.checkpoints.vlm.chat import VlmPrompts
+from auras_ros.checkpoints.vlm.chat import SETTINGS, TEMPLATE, TEMPLATE_JSON, VlmPrompts
 from auras_ros.checkpoints.vlm.form import HEAD, WORDS, VlmForm
 from auras_ros.checkpoints.vlm.pictures import ImageProcessor
 from auras_ros.checkpoints.vlm.sources import SourcedTensors, linked
@@ -35,6 +36,9 @@ from auras_ros.models.vlm import Vlm
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
 PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
+TEXT_FILES = frozenset(
+    {CONFIG, GENERATION, PREPROCESSOR, PROCESSOR, SETTINGS, TEMPLATE, TEMPLATE_JSON, TOKENIZER}
+)  # all that is read of a folder beside its weights
 FORMS: Mapping[str, Callable[[ConfigReader], VlmForm]] = {
     "idefics3": idefics3.read,
     "smolvlm": idefics3.read,
@@ -82,7 +86,9 @@ def open_vlm(folder: Path, dtype: str = "auto", device: str = "cpu", weights: bo
     stop_ids = _stop_ids(folder, values, generation, form.vocabulary)
     with refusing(path, ValueError, TypeError):
         sampling = _sampling(generation)
-    tensors = linked(list(model.state_dict()), Shards(folder), form.parts, form.source_of, form.is_ignored)
+    shards = Shards(folder)
+    weight_files = shards.file_names()
+    tensors = linked(list(model.state_dict()), shards, form.parts, form.source_of, form.is_ignored)
     _check_numbers(folder, tensors, model)
     _check_head(tensors, model)
     targets = AdapterTargets(_linears(model), form.parts, form.source_of, form.is_ignored, form.sizes.language.width)
@@ -91,7 +97,7 @@ def open_vlm(folder: Path, dtype: str = "auto", device: str = "cpu", weights: bo
         model = _filled(model, tensors, folder, dtype, device, stored)
     return VlmCheckpoint(
         name=folder.resolve().name,
-        digest=digest(folder),
+        digest=digest(folder, TEXT_FILES | weight_files),
         model=model.eval().requires_grad_(False),
         prompts=prompts,
         stop_ids=stop_ids,

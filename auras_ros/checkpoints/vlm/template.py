@@ -1,9 +1,9 @@
 """Chat templates in Jinja's sandbox, with what transformers gives one: loop controls, `tojson`, `raise_exception`,
 `strftime_now`, and `generation` blocks, whose marks only training reads.
 
-Jinja's sandbox keeps a template from Python's objects and from files, but not from taking for ever: here all ranges of
-one rendering together, and each product, are limited, and there are no powers. A folder's template and tokenizer are
-still code of a kind; take folders from whom you would take weights.
+Jinja's sandbox keeps a template from Python's objects and from files, but not from taking for ever. What bounds memory
+and time is the process that it runs in (`template_process`). The limits here, for all ranges of one rendering together,
+for products and for powers, only give the most frequent mistakes a clear error at once.
 """
 
 from __future__ import annotations

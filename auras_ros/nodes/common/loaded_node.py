@@ -22,6 +22,7 @@ from auras_ros.nodes.common.heartbeat import Heartbeat
 from auras_ros.nodes.common.loading import BackgroundLoad
 from auras_ros.nodes.common.status import LoadedNodeStatus
 from auras_ros.nodes.common.transitions import answer_illegal_transitions
+from auras_ros.panics import ExtensionPanicError
 from auras_ros.parameters import UnloadableError
 from auras_ros.ros import LifecycleNode, LifecycleState, Parameter, TransitionCallbackReturn
 from auras_ros.ros.local_log import local_logger
@@ -114,7 +115,7 @@ class LoadedNode(LifecycleNode):
         self._set_state("configuring")
         try:
             ready = self._configure(current_parameters(self, self.SETTINGS))
-        except self.BAD_SETTINGS_ERRORS as error:
+        except (*self.BAD_SETTINGS_ERRORS, ExtensionPanicError) as error:
             self._refused = error.with_traceback(None)  # whose frames hold what was loaded
             if not self._starting:  # else `start` raises it
                 self.get_logger().error(f"cannot configure: {self._told(error)}")

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
+from auras_ros.panics import raising_panics
+
 T = TypeVar("T")
 
 
@@ -22,7 +24,8 @@ class BackgroundLoad(Generic[T]):
 
     def _run(self) -> None:
         try:
-            loaded = self._load(self._say)
+            with raising_panics():
+                loaded = self._load(self._say)
             gc.collect()
             gc.freeze()  # the garbage collector does not scan the loaded objects again
             self.result.set_result(loaded)

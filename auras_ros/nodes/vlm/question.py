@@ -13,6 +13,7 @@ from typing import Any
 from auras_ros.nodes.common.texts import MessageError, read_json, text_refusal
 from auras_ros.observation.checks import SpecError, check_positive, is_int, is_number, object_of
 
+MOST_STANDING = 256
 MOST_CHARACTERS = 128  # of an id, or of a standing question's name
 LEAST_PRIORITY, MOST_FRAMES = 1_000_000, 64
 
@@ -100,7 +101,7 @@ def read_question(fields: Mapping[str, Any], cameras: Collection[str], limit_byt
         raise MessageError(reason)
     if question.camera and question.camera not in cameras:
         known = ", ".join(cameras) or "none"
-        raise MessageError(f"question: camera: '{question.camera:.80}' is not one of `cameras`: {known}")
+        raise MessageError(f"question: camera: {question.camera!r:.80} is not one of `cameras`: {known}")
     return question
 
 
@@ -114,6 +115,8 @@ def read_standing(text: str, cameras: Collection[str], limit_bytes: int) -> tupl
         raise MessageError(f"standing: not JSON: {error}") from error
     if not isinstance(given, list):
         raise MessageError(f"standing: expected a JSON list, got {type(given).__name__}")
+    if len(given) > MOST_STANDING:
+        raise MessageError(f"standing: {len(given)} are more than {MOST_STANDING}")
     found: dict[str, StandingQuestion] = {}
     for place, entry in enumerate(given):
         try:
@@ -121,7 +124,7 @@ def read_standing(text: str, cameras: Collection[str], limit_bytes: int) -> tupl
         except ValueError as error:
             raise MessageError(f"standing[{place}]: {error}") from error
         if standing.name in found:
-            raise MessageError(f"standing[{place}]: name: '{standing.name}' is there twice")
+            raise MessageError(f"standing[{place}]: name: {standing.name!r} is there twice")
         found[standing.name] = standing
     return tuple(found.values())
 

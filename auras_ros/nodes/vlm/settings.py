@@ -12,6 +12,7 @@ from auras_ros.parameters import ParameterError, core_numbers, parameter, remote
 
 MOST = 2**20
 MOST_KEPT = 1024
+MOST_CAMERAS = 32  # each is a subscription
 MOST_SLOTS = 8  # adapters in memory, where nobody says how many
 
 
@@ -139,13 +140,15 @@ class VlmSettings:
     def camera_names(self) -> tuple[str, ...]:
         """Raises ParameterError."""
         names = [part.strip() for part in self.cameras.split(",")] if self.cameras.strip() else []
+        if len(names) > MOST_CAMERAS:
+            raise ParameterError(f"vlm: cameras: {len(names)} are more than {MOST_CAMERAS}")
         for name in names:
             if not name.isidentifier():
                 raise ParameterError(f"vlm: cameras: {name!r} is not a name; expected names such as top,wrist")
         if len(set(names)) < len(names):
             raise ParameterError(f"vlm: cameras: {self.cameras!r} has a name twice")
         if self.camera and self.camera not in names:
-            raise ParameterError(f"vlm: camera: {self.camera!r} is not one of `cameras`: {self.cameras!r}")
+            raise ParameterError(f"vlm: camera: {self.camera!r:.80} is not one of `cameras`: {self.cameras!r:.200}")
         return tuple(names)
 
     def standing_questions(self) -> tuple[StandingQuestion, ...]:

@@ -56,7 +56,7 @@ def convert(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise FileExistsError(f"{out}: exists already; give another folder")
     made = translate(source, robot, read)
-    checkpoint = made.checkpoint(digest(source), source)
+    checkpoint = made.checkpoint(digest(source, made.files), source)
     frames, state = _given(checkpoint.spec, images) if images else _made_up(checkpoint.spec)
     tokenizer = source / TOKENIZER
     out.parent.mkdir(parents=True, exist_ok=True)

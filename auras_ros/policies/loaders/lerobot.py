@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.checkpoints.files import read_weights
 from auras_ros.checkpoints.json_file import read_json
 from auras_ros.checkpoints.limits import shown
+from auras_ros.checkpoints.manifest import ROBOT
+from auras_ros.checkpoints.tokenizer import TOKENIZER
 from auras_ros.policies.loaders.lerobot_files import PolicyFeature, ProcessorStep, read_features, read_steps
 from auras_ros.policies.loaders.lerobot_processors import check_harmless, check_listed, check_order, mode_of
 from auras_ros.policies.loaders.normalization import FeatureNormalization, Statistics, normalization
@@ -78,6 +80,11 @@ class LeRobotFolder:
         return cls(path, config, inputs, outputs, before, after, told, tensors)
 
     # -- config.json --------------------------------------------------------------------------------------
+
+    def file_names(self) -> frozenset[str]:
+        """All files of the folder that are read, by name; some may be missing."""
+        states = {step.file.name for step in (*self.preprocessor, *self.postprocessor)}
+        return frozenset({CONFIG, WEIGHTS, PREPROCESSOR, POSTPROCESSOR, TOKENIZER, ROBOT, *states})
 
     @property
     def file(self) -> Path:
@@ -230,4 +237,4 @@ def translate(source: Path, robot: Robot) -> Translated:
     folder = LeRobotFolder.read(source)
     folder.check(robot)
     read: Translator = importlib.import_module(TRANSLATORS[kind]).translate
-    return read(folder, robot)
+    return replace(read(folder, robot), files=folder.file_names())

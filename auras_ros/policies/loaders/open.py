@@ -38,7 +38,7 @@ def load(folder: Path, dtype: str = "float32", device: str = "cpu") -> Checkpoin
         )
     read = translator(folder)
     translated = translate(folder, Robot.load(folder / ROBOT), read)
-    opened = translated.checkpoint(digest(folder), folder, dtype, device)
+    opened = translated.checkpoint(digest(folder, translated.files), folder, dtype, device)
     for plan in opened.plans:
         opened.policy(plan)
     return opened

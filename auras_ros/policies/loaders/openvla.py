@@ -17,10 +17,12 @@ from auras_ros.checkpoints.errors import CheckpointError, refusing
 from auras_ros.checkpoints.hf_config import openvla_config
 from auras_ros.checkpoints.hf_names import TensorNameError, openvla_rule
 from auras_ros.checkpoints.json_file import read_json
-from auras_ros.checkpoints.manifest import FORMAT
+from auras_ros.checkpoints.manifest import FORMAT, ROBOT
 from auras_ros.checkpoints.shards import Shards
+from auras_ros.checkpoints.tokenizer import TOKENIZER
 from auras_ros.models.action_tokens import BINS, ActionStatistics
 from auras_ros.models.openvla import OpenVlaConfig
+from auras_ros.policies.loaders.openvla_picture import FILE as PREPROCESSOR
 from auras_ros.policies.loaders.openvla_picture import camera, zoom
 from auras_ros.policies.loaders.openvla_prompt import prompt
 from auras_ros.policies.loaders.robot import Robot
@@ -76,7 +78,9 @@ def translate(source: Path, robot: Robot) -> Translated:
     shards = Shards(source)
     named = shards.renamed(_names(shards, config))
     origin = {name: shards.origin(_published(name)) for name in wanted(manifest, file)}
-    return Translated(manifest, named, origin | {name: named.origin(name) for name in named})
+    origin |= {name: named.origin(name) for name in named}
+    text_files = {CONFIG, STATISTICS, PREPROCESSOR, TOKENIZER, ROBOT}
+    return Translated(manifest, named, origin, frozenset(text_files | shards.file_names()))
 
 
 def _names(shards: Shards, config: OpenVlaConfig) -> dict[str, str]:

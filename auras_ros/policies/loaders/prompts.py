@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from auras_ros.checkpoints.errors import CheckpointError
-from auras_ros.checkpoints.tokenizer import TOKENIZER, PromptError, read_tokenizer
+from auras_ros.checkpoints.errors import CheckpointError, refusing
+from auras_ros.checkpoints.tokenizer import TOKENIZER, PromptError, encode, read_tokenizer
 from auras_ros.policies.flow_prefix import BINS
 from auras_ros.policies.loaders.lerobot import LeRobotFolder
 from auras_ros.policies.loaders.robot import Robot
@@ -36,9 +36,15 @@ def encoder(folder: LeRobotFolder) -> Callable[[str], list[int]]:
     except PromptError as error:
         raise CheckpointError(str(error)) from error
     bos = BOS.get(str(folder.config.get("type")))
-    if bos is not None and (begin := tokenizer.encode("a").ids[:1]) != [bos]:
+    if bos is not None and (begin := _encoded(tokenizer, "a", path)[:1]) != [bos]:
         raise CheckpointError(f"{path}: a text begins with ids {begin}, not with {bos} as in training")
-    return lambda text: list(tokenizer.encode(text).ids)
+    return lambda text: _encoded(tokenizer, text, path)
+
+
+def _encoded(tokenizer: Any, text: str, path: Path) -> list[int]:
+    """Raises CheckpointError."""
+    with refusing(path, PromptError):
+        return encode(tokenizer, text, path)
 
 
 def instruction(robot: Robot, folder: Path) -> str:

@@ -23,11 +23,13 @@ from auras_ros.policies.loaders.ranges import check_ranges
 @dataclass(frozen=True)
 class Translated:
     """manifest: policy.json's keys without `weights`. tensors: by our names, maybe a mapping that reads on demand; each
-    is read once, in the mapping's order. origin: our name -> "file: tensor 'name'"."""
+    is read once, in the mapping's order. origin: our name -> "file: tensor 'name'". files: names of the files that were
+    read, of a source that is a folder."""
 
     manifest: dict[str, Any]
     tensors: Mapping[str, Tensor]
     origin: Mapping[str, str] = field(default_factory=dict)
+    files: frozenset[str] = frozenset()
 
     def checkpoint(self, digest: str, source: Path, dtype: str = "float32", device: str = "cpu") -> Checkpoint:
         """The policy with these weights; it has no golden sample. dtype, device: see `dtype.runtime_dtype`. Raises

@@ -269,7 +269,7 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
             renamed(NORMALIZER, "stats.dat")(folder),
             processor(lambda steps: steps[3].update(state_file="stats.dat"))(folder),
         ),
-        "stats.dat: tensors are read from files that end in .safetensors, which the digest covers",
+        "stats.dat: tensors are read from files that end in .safetensors, not in '.dat'",
     ),
     "a pickle of statistics": (
         lambda folder: (
