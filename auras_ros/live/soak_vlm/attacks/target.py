@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing.synchronize import Event
 
 from auras_ros.live.soak_vlm.client import HOST
 
@@ -40,10 +41,11 @@ class AttackTarget:
 Attack = Callable[[AttackTarget], None]
 
 
-def run_attack(attack: Attack, target: AttackTarget, cores: frozenset[int]) -> None:
-    """The main function of an attack's process. cores: those of the clients."""
+def run_attack(attack: Attack, target: AttackTarget, cores: frozenset[int], is_begun: Event) -> None:
+    """The main function of an attack's process. cores: those of the clients. is_begun: set when the attack begins."""
     os.sched_setaffinity(0, cores)
     os.nice(NICE)
+    is_begun.set()
     while target.is_running():
         with contextlib.suppress(OSError):
             attack(target)
