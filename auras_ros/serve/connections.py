@@ -113,8 +113,10 @@ class OpenConnections:
 
 
 def connection_limits() -> tuple[int, int]:
-    """How many connections a server may have, and how many the kernel may keep for it: CONNECTIONS and ACCEPTED_AT_ONCE,
-    or fewer where the process may not have so many descriptors. Raises its soft limit (RLIMIT_NOFILE) if need be."""
+    """How many connections a server may have, and how many the kernel may keep for it.
+
+    CONNECTIONS and ACCEPTED_AT_ONCE, or fewer where the process may not have so many descriptors. Raises its soft limit
+    (RLIMIT_NOFILE) if need be."""
     wanted = OTHER_DESCRIPTORS + CONNECTIONS + ACCEPTED_AT_ONCE
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -233,7 +235,7 @@ class BoundedProtocol(HttpToolsProtocol):
         elif self._is_in_body:
             self._sent_body_bytes += self._part_bytes
             if self._sent_body_bytes > 2 * self.body_bytes + FRAMING_BYTES + SLICE_BYTES:
-                text = f"the chunks' lengths, extensions and trailers are larger than {FRAMING_BYTES} bytes and the body"
+                text = f"the chunks' lengths, extensions and trailers are {FRAMING_BYTES} bytes larger than the body"
                 self.refuse(ApiError(413, text, code="body_too_large"))
 
     def _begin_head(self) -> None:

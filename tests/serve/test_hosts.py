@@ -55,9 +55,7 @@ def test_names_of_this_machine_are_answered(served: Served, host: str) -> None:
         (["localhost"], ["http://localhost", "http://evil.example"], 403, "evil.example"),
     ],
 )
-def test_other_names_are_refused(
-    served: Served, hosts: list[str], origins: list[str], status: int, named: str
-) -> None:
+def test_other_names_are_refused(served: Served, hosts: list[str], origins: list[str], status: int, named: str) -> None:
     refused = served.service.metrics.refused[str(status)]
     answered, body = ask(served, hosts, origins)
     error = body["error"]

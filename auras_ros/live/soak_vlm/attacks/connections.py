@@ -51,7 +51,8 @@ def _allow_descriptors(count: int) -> None:
     """Raises the soft limit of this process as far as it may."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < count:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (count if hard == resource.RLIM_INFINITY else min(count, hard), hard))
+        wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _send_endless(target: AttackTarget, begin: bytes, piece: bytes, size: int) -> None:
