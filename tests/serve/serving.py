@@ -40,6 +40,8 @@ class Served:
     engine: Engine
     service: ModelService
     reference: VlmCheckpoint
+    # Ends the web server, and waits for it.
+    shut_down: Callable[[], None]
 
     def client(self, **others: Any) -> Any:
         import openai
@@ -81,18 +83,22 @@ def serving(
     if started:
         made.start()
     service = ModelService(made, ServeOptions(model=str(folder), **options), "float32")
-    server = make_server(make_app(service, token))
+    server = make_server(make_app(service, token), service.metrics)
     with listen("127.0.0.1", 0) as bound:
         port = bound.getsockname()[1]
         thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[bound])))
         thread.start()
         until(lambda: server.started)
-        try:
-            yield Served(f"http://127.0.0.1:{port}", port, made, service, open_vlm(folder))
-        finally:
+
+        def shut_down() -> None:
             service.close()
             server.should_exit = True
             thread.join(LONG_S)
+
+        try:
+            yield Served(f"http://127.0.0.1:{port}", port, made, service, open_vlm(folder), shut_down)
+        finally:
+            shut_down()
     assert not thread.is_alive()
 
 
