@@ -11,7 +11,7 @@ import os
 import resource
 import signal
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import llguidance
 
@@ -31,7 +31,7 @@ def make(order: Mapping[str, Any], array: object) -> GrammarTrialService:
 class GrammarTrialService:
     """A `child.program.ChildService`."""
 
-    declared: dict[str, Any] = {}
+    declared: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, tokenizer: str, stop_ids: list[int]) -> None:
         os.nice(NICE)

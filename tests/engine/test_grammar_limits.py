@@ -96,7 +96,7 @@ def test_what_passes_the_rule_of_the_text_is_ended_in_the_child(trials: GrammarT
     trials.check(Grammar("json_schema", '{"type": "object"}'))
     pid = trials.pid
     began = time.monotonic()
-    with pytest.raises(InvalidRequestError, match="^json_schema: it is too complex: it takes more than"):
+    with pytest.raises(InvalidRequestError, match=r"^json_schema: it is too complex: it takes more than"):
         trials.check(Grammar("json_schema", json.dumps(integer(multiple))))
     assert time.monotonic() - began < LONG_S
     trials.check(Grammar("regex", "yes|no"))
@@ -143,7 +143,7 @@ def test_a_child_that_died_is_replaced(trials: GrammarTrials) -> None:
     pid = trials.pid
     assert pid is not None
     os.kill(pid, 9)
-    with pytest.raises(InvalidRequestError, match="^regex: it was not compiled: .* SIGKILL"):
+    with pytest.raises(InvalidRequestError, match=r"^regex: it was not compiled: .* SIGKILL"):
         trials.check(Grammar("regex", "c|d"))
     trials.check(Grammar("regex", "c|d"))
     assert trials.pid not in (None, pid)
