@@ -36,6 +36,7 @@ class Exchange(Response):
                 body = await read_body(receive, most, self._announced)
                 client = stack.enter_context(WaitingClient(receive))
                 asked = await service.take(place, body, self._kind, client)
+                del body  # tens of megabytes that the answer does not need
             pieces = await asked.pieces.take()
             if asked.fields.stream:
                 await self._stream(asked, pieces, send)
