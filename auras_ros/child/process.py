@@ -52,10 +52,10 @@ class ChildStart:
 
 class ChildProcess:
     """name, what: for errors, "name: the what's process ...". python: of its environment. lost: the error that says
-    that it is gone. answer_s: seconds that an answer may take.
+    that it is gone.
 
     It raises what is raised there (ValueError, ModuleNotFoundError; another error as a RuntimeError that names it), and
-    `lost` if the process has ended or says nothing for `answer_s`, or for three minutes where a call may be slow;
+    `lost` if the process has ended or says nothing for thirty seconds, or for three minutes where a call may be slow;
     from then on every call raises it.
     """
 
@@ -66,9 +66,7 @@ class ChildProcess:
         python: Path,
         start: ChildStart,
         lost: type[RuntimeError] = ProcessLostError,
-        answer_s: int = ANSWER_LOOKS,
     ) -> None:
-        self._answer_looks = answer_s
         self._name, self._what, self._error, self._lost = name, what, lost, ""
         self._printed = _memory_file(f"{name} printed")
         self._link, theirs = socket.socketpair()
@@ -103,7 +101,7 @@ class ChildProcess:
         """The answer. slow: it may take minutes."""
         if self._lost:
             raise self._error(self._lost)
-        looks = START_LOOKS if slow else self._answer_looks
+        looks = START_LOOKS if slow else ANSWER_LOOKS
         try:
             order = encoded({"do": method, **(given or {})}, array)
         except TypeError as error:

@@ -19,7 +19,6 @@ from auras_ros.engine.request import EngineClosedError, Grammar, InvalidRequestE
 
 MODULE = "auras_ros.engine.grammar_child"
 MOST_KNOWN = 1024  # grammars that are remembered as good
-ANSWER_S = 8  # the child is killed after this; it answers within its limit of CPU time unless the machine is full
 
 
 class GrammarTrials:
@@ -64,7 +63,7 @@ class GrammarTrials:
         if self._child is None:
             order = {"tokenizer": self._tokenizer, "stop_ids": self._stop_ids}
             start = ChildStart(MODULE, order)
-            self._child = ChildProcess("engine", "grammar compiler", Path(sys.executable), start, answer_s=ANSWER_S)
+            self._child = ChildProcess("engine", "grammar compiler", Path(sys.executable), start)
         try:
             answer, _ = self._child.ask("compile", {"kind": grammar.kind, "text": grammar.text})
         except ProcessLostError as error:
