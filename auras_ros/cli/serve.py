@@ -15,6 +15,7 @@ from auras_ros.output import non_blocking_output
 from auras_ros.serve.options import ENGINE, OWN, ServeOptions, make_options, read_options
 
 TOKEN = "AURAS_SERVE_TOKEN"
+LISTS = {"lora_modules": "NAME=FOLDER", "allowed_host": "NAME"}  # options that may be given again
 EXAMPLE = """
 example
   auras serve SmolVLM2-500M-Video-Instruct                  http://127.0.0.1:8000/v1
@@ -24,7 +25,8 @@ example
 
 MODEL is the folder of a published vision-language model; it needs: pip install 'auras_ros[serve]'. Fields of requests,
 errors and bounds: docs/serve.md. Only this machine reaches the server unless --host says otherwise. With a token in
---token-file or in AURAS_SERVE_TOKEN every request must have it (Authorization: Bearer), but for /health.
+--token-file or in AURAS_SERVE_TOKEN every request must have it (Authorization: Bearer), but for /health. A server of
+this machine alone takes requests to localhost, 127.0.0.1, [::1] and the names in --allowed-host.
 """
 ENGINE_HELP = {
     "device": "where it computes: cpu, cuda, or auto (cuda if there is a GPU)",
@@ -88,6 +90,9 @@ def _serve(options: ServeOptions, engine_options: Any) -> int:
         token = read_token(options.token_file, os.environ.pop(TOKEN, None))
         if not options.is_local and not token:
             print_warnings([f"whoever reaches {options.host} may use this server: it has no token (--token-file)"])
+            if not options.allowed_host:
+                text = "pages in browsers of its network may use it too: name it (--allowed-host) and others are refused"
+                print_warnings([text])
         in_time = start(options, engine_options, token, lambda line: print(line, flush=True))
     except (ValueError, OSError) as error:
         print_errors(error)
@@ -106,8 +111,8 @@ def _add(parser: argparse.ArgumentParser, each: Field[Any], text: str) -> None:
     common: dict[str, Any] = {"dest": each.name, "default": argparse.SUPPRESS}
     if isinstance(each.default, bool):
         parser.add_argument(flag, action=argparse.BooleanOptionalAction, help=text, **common)
-    elif each.name == "lora_modules":
-        parser.add_argument(flag, action="append", metavar="NAME=FOLDER", help=text, **common)
+    elif each.name in LISTS:
+        parser.add_argument(flag, action="append", metavar=LISTS[each.name], help=text, **common)
     elif isinstance(each.default, tuple):
         parser.add_argument(flag, type=_cores, metavar="N,N", help=text, **common)
     else:

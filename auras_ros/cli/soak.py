@@ -4,6 +4,7 @@ promise was broken."""
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +16,7 @@ from auras_ros.cli.progress import Progress
 from auras_ros.live.soak.not_drawn import NOT_DRAWN
 
 OWN: dict[str, dict[str, Any]] = {  # options of one target alone, with their defaults
-    "loop": {"minutes": 20.0, "only": "", "presses": 0, "load": 0},
+    "loop": {"minutes": 20.0, "presses": 0, "load": 0},
     "vlm": {"requests": 2000, "model": "pusht-vlm", "kv_mib": 1, "replicas": 1},
 }
 EXAMPLE = """
@@ -26,6 +27,7 @@ examples
   auras soak --load 8                              20 minutes beside eight busy loops: no process may end or disarm
   auras soak --minutes 2 --seed 7 --json soak.json
   auras soak --target vlm                          2,000 requests to `auras serve`, then ten times what it can answer
+  auras soak --target vlm --only headers,long_url  attacks on `auras serve`, one after another; together: all at once
 
 Simulator, actuator and agent run in separate processes. They are killed, stopped, slowed down, deactivated, and sent
 garbage, noise, malformed images and prompts; clocks go back, QoS does not match, other nodes publish, and a second
@@ -38,7 +40,8 @@ environment. Ctrl-C ends it with the results so far.
 With --target vlm the target is a server of the shipped vision-language model, in a process of its own over loopback.
 Texts and images, chat and completions, streamed and whole, greedy and sampled, with stops and grammars come mixed with
 deadlines, clients that go and hostile requests. Every answer must be the one that the request got alone, everything
-hostile is refused with what is wrong, and nothing is left when all has ended: docs/reliability.md.
+hostile is refused with what is wrong, and nothing is left when all has ended: docs/reliability.md. With --only it is
+attacked instead: the server on one core, all clients on another one, and what others notice of it is measured.
 
 faults that are not injected, and why (tests: docs/reliability.md)
 """ + "\n".join(f"  {name:<{max(map(len, NOT_DRAWN))}}  {why}" for name, why in NOT_DRAWN.items())
@@ -61,7 +64,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--target", choices=list(OWN), default="loop", help="what is asked to break (loop)")
     parser.add_argument("--minutes", type=float, help="no fault begins later than this (default 20)")
     parser.add_argument("--seed", type=int, default=0, help="seed of order, pauses and garbage (default 0)")
-    parser.add_argument("--only", metavar="KIND,...", help="kinds of faults, by their names in the table")
+    text = "kinds of faults, by their names in the table; with --target vlm: attacks on the server"
+    parser.add_argument("--only", metavar="KIND,...", default="", help=text)
     parser.add_argument(
         "--presses", type=int, metavar="N",
         help="with --only stop_pressed: N presses of every case, however long they take",
@@ -86,10 +90,8 @@ def _loop(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     from auras_ros.live.soak.run import SoakSettings, soak
     from auras_ros.live.soak.summary import report, table
 
-    only, known = [word for word in options.only.replace(" ", "").split(",") if word], faults(1.0, 1.0)
-    for word in only:
-        if word not in known:
-            parser.error(f"--only: no fault '{word}'; known: {', '.join(known)}")
+    known = faults(1.0, 1.0)
+    only = _only(parser, options, "fault", known)
     if options.presses and (options.presses < 0 or only != ["stop_pressed"]):
         parser.error(f"--presses: must be above 0, and only with --only stop_pressed; got {options.presses}")
     if not 0 <= options.load <= 64 or (options.load and (only or options.presses)):
@@ -108,19 +110,33 @@ def _loop(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     return INTERRUPTED if stopping else 0
 
 
+def _only(parser: argparse.ArgumentParser, options: argparse.Namespace, noun: str, known: Collection[str]) -> list[str]:
+    """The names in --only; ends with an error for one that is not known."""
+    names = [name for name in options.only.replace(" ", "").split(",") if name]
+    for name in names:
+        if name not in known:
+            parser.error(f"--only: no {noun} '{name}'; known: {', '.join(known)}")
+    return names
+
+
 def _vlm(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if not 1 <= options.requests <= 1_000_000:
         parser.error(f"--requests: must be 1 to 1000000, got {options.requests}")
     if options.replicas not in (1, 2):
         parser.error(f"--replicas: must be 1 or 2, got {options.replicas}")
+    from auras_ros.live.soak_vlm.attacks.known import ATTACKS
     from auras_ros.live.soak_vlm.mix import VlmSoakSettings
     from auras_ros.live.soak_vlm.run import soak_vlm
     from auras_ros.live.soak_vlm.summary import vlm_report, vlm_table
+    from auras_ros.live.soak_vlm.under_attack import TOGETHER
     from auras_ros.resources import checkpoint
 
+    only = _only(parser, options, "attack", [*ATTACKS, TOGETHER])
     model = checkpoint(options.model)
     make_folder(parser, "--log", options.log.parent)
     check_outputs(parser, {"--json": options.json})
+    if only:
+        return _attacks(options, model, only)
     overload_s = min(max(options.requests / 100, 4.0), 60.0)
     settings = VlmSoakSettings(
         options.requests, options.seed, overload_s=overload_s, grammar=find_spec("llguidance") is not None
@@ -134,5 +150,22 @@ def _vlm(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if options.json:
         written(options.json, made.write)
     if result.broken.kinds:
+        return 1
+    return INTERRUPTED if stopping else 0
+
+
+def _attacks(options: argparse.Namespace, model: Path, names: list[str]) -> int:
+    from auras_ros.live.soak_vlm.attack_summary import attack_report, attack_table
+    from auras_ros.live.soak_vlm.under_attack import AttackSettings, attack_server
+
+    words = ("--kv-mib", str(options.kv_mib), "--replicas", str(options.replicas))
+    settings = AttackSettings(tuple(names), options=words)
+    with stop_signals() as stopping, Progress(quiet_s=5.0) as progress:
+        results, broken = attack_server(model, settings, options.log, progress.say, partial(bool, stopping))
+    report = attack_report(results, broken, interrupted=bool(stopping))
+    print(f"\n{attack_table(report)}\nlog: {options.log}", flush=True)
+    if options.json:
+        written(options.json, report.write)
+    if broken.kinds:
         return 1
     return INTERRUPTED if stopping else 0

@@ -19,8 +19,9 @@ from auras_ros.serve.fields import (
     CompletionFields,
     LoadAdapterFields,
 )
+from auras_ros.serve.hosts import AllowedHosts, HostGuard
 from auras_ros.serve.metrics import CONTENT_TYPE
-from auras_ros.serve.service import ModelService, read_body
+from auras_ros.serve.service import ModelService
 
 HEALTH = "/health"
 CHANGE_BYTES = 1 << 16  # of a request that adds or removes an adapter
@@ -52,6 +53,7 @@ def make_app(service: ModelService, token: str = "") -> FastAPI:
     _add_routes(app, service)
     if token:
         app.add_middleware(TokenGuard, token=token)
+    app.add_middleware(HostGuard, hosts=AllowedHosts.of(service.options), metrics=service.metrics)
     app.add_middleware(BodyDrain)
     return app
 
@@ -73,7 +75,8 @@ def _add_routes(app: FastAPI, service: ModelService) -> None:
     def changing(kind: type[AdapterFields]) -> object:
         async def handler(request: Request) -> Response:
             _check_type(request)
-            body = await read_body(request.receive, CHANGE_BYTES, request.headers.get("content-length"))
+            with service.bodies.body() as arriving:
+                body = await arriving.read(request.receive, CHANGE_BYTES, request.headers.get("content-length"))
             return PlainTextResponse(await service.change_adapters(body, kind))
 
         return handler

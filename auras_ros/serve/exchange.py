@@ -13,7 +13,7 @@ from auras_ros.engine.request import GRAMMARS, Answer, Delta
 from auras_ros.serve.errors import SERVER, ApiError
 from auras_ros.serve.fields import CommonFields
 from auras_ros.serve.pieces import WaitingClient
-from auras_ros.serve.service import Asked, ModelService, named_refusal, read_body
+from auras_ros.serve.service import Asked, ModelService, named_refusal
 from auras_ros.serve.translate import token_field
 
 JSON, EVENTS = b"application/json", b"text/event-stream; charset=utf-8"
@@ -30,12 +30,13 @@ class Exchange(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises ApiError before anything is sent."""
         service = self._service
+        service.check_free()  # what would be refused is not read
         with ExitStack() as stack:
-            with service.place() as place:
-                most = service.options.body_mib << 20
-                body = await read_body(receive, most, self._announced)
-                client = stack.enter_context(WaitingClient(receive))
-                asked = await service.take(place, body, self._kind, client)
+            with service.bodies.body() as arriving:
+                body = await arriving.read(receive, service.options.body_mib << 20, self._announced)
+                with service.place() as place:
+                    client = stack.enter_context(WaitingClient(receive))
+                    asked = await service.take(place, body, self._kind, client)
                 del body  # tens of megabytes that the answer does not need
             pieces = await asked.pieces.take()
             if asked.fields.stream:

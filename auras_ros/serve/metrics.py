@@ -39,6 +39,9 @@ class ServerMetrics:
 
     def __init__(self) -> None:
         self.refused: Counter[str] = Counter()
+        # Connections that are open, and those that were closed because there were too many.
+        self.connections = 0
+        self.given_up_connections = 0
         self._first, self._between, self._whole = TimeHistogram(), TimeHistogram(), TimeHistogram()
 
     def observe(self, answer: Answer) -> None:
@@ -62,6 +65,7 @@ class ServerMetrics:
         refused = {f'status="{each}"': count for each, count in sorted(self.refused.items())}
         yield from _family("refused_total", "counter", "Requests that were refused, by HTTP status", refused)
         for name, text, count in (
+            ("connections_given_up_total", "Connections closed because there were too many", self.given_up_connections),
             ("generated_tokens_total", "Tokens of answers", stats.tokens),
             ("prompt_tokens_total", "Tokens of prompts of requests that have ended", stats.prompt_tokens),
             ("cached_tokens_total", "Those of them whose keys and values were there already", stats.cached_tokens),
@@ -75,6 +79,7 @@ class ServerMetrics:
         ):
             yield from _family(name, "counter", text, {"": count})
         for name, text, value in (
+            ("connections", "Connections that are open", self.connections),
             ("requests_preparing", "Requests that are being read, before the engine has them", preparing),
             ("requests_open", "Requests that the engine has accepted and not ended", engine.open),
             ("requests_running", "Requests in one of the stages", engine.running),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, fields
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from auras_ros.spelling import nearest
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 PATHS = ("model", "token_file", "stage_profile", "swap_folder", "lora_folder")  # may be relative to their file
+HOST_NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*|[0-9a-f]*:[0-9a-f:.]+")  # a name, an IPv4 or an IPv6 address
 MOST_SLOTS = 8  # adapters in memory, where nobody says how many
 
 
@@ -37,6 +40,9 @@ class ServeOptions:
     cores: tuple[int, ...] = parameter((), "cores of the whole process, e.g. 0,1; empty: those it is started on")
     replicas: int = parameter(1, "engines, each in a process of its own on its share of the cores", 1, 64)
     token_file: str = parameter("", "file with the token that requests must have; AURAS_SERVE_TOKEN does the same")
+    allowed_host: tuple[str, ...] = parameter(
+        (), "other names of this server that Host and Origin of a request may have; several with commas or again"
+    )
     body_mib: int = parameter(32, "of a request, at most", 1, 1024)
     images: int = parameter(8, "of a request, at most", 0, 64)
     image_mpixels: int = parameter(32, "of an image before it is resized, at most; millions", 1, 89)
@@ -52,7 +58,11 @@ class ServeOptions:
 
     @property
     def is_local(self) -> bool:
-        return self.host in LOOPBACK
+        """Whether no other machine reaches the server."""
+        try:
+            return self.host in LOOPBACK or ip_address(self.host).is_loopback
+        except ValueError:  # a name
+            return False
 
 
 Named = Mapping[str, Any]
@@ -69,6 +79,8 @@ def make_options(given: Named) -> tuple[ServeOptions, EngineOptions]:
     given = dict(given)
     if "lora_modules" in given:
         given["lora_modules"] = read_modules(given["lora_modules"])
+    if "allowed_host" in given:
+        given["allowed_host"] = read_hosts(given["allowed_host"])
     own = {name: checked("serve", each, given[name]) for name, each in OWN.items() if name in given}
     engine = {name: _typed(each, given[name]) for name, each in ENGINE.items() if name in given}
     made = ServeOptions(**own)
@@ -91,6 +103,23 @@ def read_modules(given: object) -> tuple[tuple[str, str], ...]:
             raise ParameterError(f"serve: lora_modules: '{name}' is there twice")
         found[name] = folder
     return tuple(found.items())
+
+
+def read_hosts(given: object) -> tuple[str, ...]:
+    """Names of hosts: a text such as robot.local,robot, or a list of such texts. Raises ParameterError."""
+    names = list[str]()
+    for text in given if isinstance(given, list | tuple) else [given]:
+        if not isinstance(text, str):
+            raise ParameterError(f"serve: allowed_host: expected a host's name, got {text!r}")
+        for part in text.split(","):
+            name = part.strip().lower()
+            if not HOST_NAME.fullmatch(name):
+                raise ParameterError(
+                    f"serve: allowed_host: expected a host's name without scheme and port, such as robot.local, got "
+                    f"{part.strip()!r}"
+                )
+            names.append(name)
+    return tuple(dict.fromkeys(names))
 
 
 def _pairs(given: object) -> Iterator[tuple[object, object]]:

@@ -8,14 +8,17 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import uvicorn
 from fastapi import FastAPI
 
+from auras_ros.serve.connections import BoundedProtocol, OpenConnections, connection_limits
+from auras_ros.serve.metrics import ServerMetrics
 from auras_ros.serve.service import ModelService
 
-CONNECTIONS = 1024
-CLOSE_S = 10.0  # for the engine's running step, and again for what is being sent
+CLOSE_S = 6.0  # for the engine's running step
+SENT_S = 3  # after that, for what is being sent
 POLL_S = 0.02
 
 
@@ -42,17 +45,21 @@ def listen(host: str, port: int) -> socket.socket:
     return bound
 
 
-def make_server(app: FastAPI) -> QuietServer:
+def make_server(app: FastAPI, metrics: ServerMetrics) -> QuietServer:
+    limit, accepted_at_once = connection_limits()
+    connections = OpenConnections(limit, metrics)
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, lifespan="off", ws="none", server_header=False, proxy_headers=False,
-        limit_concurrency=CONNECTIONS, timeout_graceful_shutdown=int(CLOSE_S),
+        app, http=partial(BoundedProtocol, connections),  # type: ignore[arg-type]  # whatever makes one
+        log_config=None, access_log=False, lifespan="off", ws="none", server_header=False, proxy_headers=False,
+        backlog=accepted_at_once, timeout_graceful_shutdown=SENT_S,
     )  # fmt: skip
     return QuietServer(config)
 
 
 async def serve(app: FastAPI, service: ModelService, bound: socket.socket, ready: Callable[[], None]) -> bool:
     """Until SIGINT or SIGTERM. ready: called when requests are answered. Returns whether the engine ended in time."""
-    server, stopping = make_server(app), asyncio.Event()
+    server = make_server(app, service.metrics)
+    stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)

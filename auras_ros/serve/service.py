@@ -1,8 +1,9 @@
 """One request after another becomes the engine's, or is refused; the event loop never waits for work.
 
 Reading JSON, decoding images and tokenising run in a few threads; grammars, which take longer, in one of their own. A
-request has its place before anything of it is read: one too many is refused at once, whatever it would have asked. The
-work for a client that is gone, or after the server was told to end, is given up between two of its parts.
+request takes its place when its body is there, so that a slow client keeps nobody out. While the engine is full, one
+more is refused before its body is read, whatever it would have asked. The work for a client that is gone, or after the
+server was told to end, is given up between two of its parts.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from auras_ros.engine.reply import Listener, PendingReply
 from auras_ros.engine.request import GRAMMARS, EngineClosedError, EngineFullError, VlmRequest
 from auras_ros.engine.stats import EngineSnapshot
 from auras_ros.serve.adapters import AdapterEngine, ServedAdapters
+from auras_ros.serve.bodies import BodyMemory
 from auras_ros.serve.errors import ApiError, refusal
 from auras_ros.serve.fields import (
     AdapterFields,
@@ -34,11 +36,10 @@ from auras_ros.serve.fields import (
 from auras_ros.serve.forms import AnswerForm, AnswerWriter, ChatForm, CompletionForm
 from auras_ros.serve.metrics import ServerMetrics
 from auras_ros.serve.options import ServeOptions
-from auras_ros.serve.pieces import Pieces, Receive, WaitingClient
+from auras_ros.serve.pieces import Pieces, WaitingClient
 from auras_ros.serve.token_text import TokenTexts
 from auras_ros.serve.translate import Translator, grammar_field
 
-BODY_S = 60.0  # for a body to arrive
 OUR_NAMES = {"adapter": "model", "head": "task_head"}  # fields of a request, by what the engine calls them
 
 
@@ -110,19 +111,16 @@ class ModelService:
         self._grammar_thread = ThreadPoolExecutor(1, thread_name_prefix="grammars")
         texts = TokenTexts(checkpoint.prompts.tokenizer)
         self._chat, self._completion = ChatForm(texts), CompletionForm(texts)
+        self.bodies = BodyMemory(options.body_mib << 20)
         self.preparing, self._counting = 0, threading.Lock()
         self._closed = False
 
     @contextmanager
     def place(self) -> Iterator[Place]:
         """A place among the engine's requests, until it has taken this one itself. Raises ApiError."""
-        limit, place = self.engine.capacity, Place()
-        if why := self.closed:
-            raise refusal(EngineClosedError(why))
+        place = Place()
         with self._counting:
-            busy = self.engine.open + self.preparing
-            if busy >= limit:
-                raise refusal(EngineFullError(f"the engine is full: {busy} requests run or wait, {limit} at most"))
+            self._check_free()
             self.preparing += 1
         try:
             yield place
@@ -136,6 +134,19 @@ class ModelService:
         with self._counting:
             yield
             self._leave(place)
+
+    def check_free(self) -> None:
+        """Raises ApiError if there is no place now; it takes none."""
+        with self._counting:
+            self._check_free()
+
+    def _check_free(self) -> None:
+        if why := self.closed:
+            raise refusal(EngineClosedError(why))
+        limit = self.engine.capacity
+        busy = self.engine.open + self.preparing
+        if busy >= limit:
+            raise refusal(EngineFullError(f"the engine is full: {busy} requests run or wait, {limit} at most"))
 
     def _leave(self, place: Place) -> None:
         if not place.left:
@@ -237,26 +248,3 @@ def named_refusal(error: ValueError | EngineFullError | EngineClosedError, field
         made.message = f"{own}{made.message.removeprefix(made.field)}"
         made.field = own
     return made
-
-
-async def read_body(receive: Receive, most: int, announced: str | None) -> bytes:
-    """Raises ApiError for one that is too large, too slow, or not there to its end."""
-    too_large = ApiError(413, f"the body is larger than {most} bytes", code="body_too_large")
-    if announced is not None and announced.isdigit() and int(announced) > most:
-        raise too_large
-    parts, size, more = list[bytes](), 0, True
-    deadline = time.monotonic() + BODY_S
-    while more:
-        try:
-            message = await asyncio.wait_for(receive(), deadline - time.monotonic())
-        except asyncio.TimeoutError as error:
-            raise ApiError(408, f"the body did not come within {BODY_S:g} s") from error
-        if message["type"] == "http.disconnect":
-            raise ApiError(499, "the client has gone")
-        part = message.get("body", b"")
-        size += len(part)
-        if size > most:
-            raise too_large
-        parts.append(part)
-        more = bool(message.get("more_body", False))
-    return b"".join(parts)

@@ -81,7 +81,7 @@ def serving(
     if started:
         made.start()
     service = ModelService(made, ServeOptions(model=str(folder), **options), "float32")
-    server = make_server(make_app(service, token))
+    server = make_server(make_app(service, token), service.metrics)
     with listen("127.0.0.1", 0) as bound:
         port = bound.getsockname()[1]
         thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[bound])))

@@ -37,8 +37,11 @@ class WireAnswer:
     ms: float
 
 
-def http_bytes(path: str, body: bytes, content_type: str = "application/json", method: str = "POST") -> bytes:
+def http_bytes(
+    path: str, body: bytes, content_type: str = "application/json", method: str = "POST", token: str = ""
+) -> bytes:
     head = f"{method} {path} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: {content_type}\r\nConnection: close\r\n"
+    head += f"Authorization: Bearer {token}\r\n" if token else ""
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 

@@ -20,8 +20,8 @@ def soak_vlm(
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     soak: VlmSoak | None = None
     try:
-        with vlm_server(model, [*words, "--dtype", "float32", "--chunked"], log) as (port, process):
-            soak = VlmSoak(port, process, settings, say, stopped)
+        with vlm_server(model, [*words, "--dtype", "float32", "--chunked"], log) as server:
+            soak = VlmSoak(server.port, server.pid, settings, say, stopped)
             asyncio.run(soak_server(soak))
     except VlmServerError as error:
         if soak is None:

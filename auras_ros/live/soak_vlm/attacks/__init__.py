@@ -1,0 +1,1 @@
+"""Attacks on a server, each a named function that goes on until it is told to stop."""

@@ -1,0 +1,15 @@
+"""All attacks by name. An attack is added by writing a function and naming it here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from auras_ros.live.soak_vlm.attacks.connections import headers, idle_connections, long_url, slow_bodies
+from auras_ros.live.soak_vlm.attacks.target import Attack
+
+ATTACKS: Mapping[str, Attack] = {
+    "headers": headers,
+    "long_url": long_url,
+    "slow_bodies": slow_bodies,
+    "idle_connections": idle_connections,
+}
