@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from auras_ros.live.soak_vlm.attacks.bodies import grammars, many_errors, scans
 from auras_ros.live.soak_vlm.attacks.connections import headers, idle_connections, long_url, slow_bodies
 from auras_ros.live.soak_vlm.attacks.target import Attack
 
@@ -12,4 +13,7 @@ ATTACKS: Mapping[str, Attack] = {
     "long_url": long_url,
     "slow_bodies": slow_bodies,
     "idle_connections": idle_connections,
+    "grammars": grammars,
+    "many_errors": many_errors,
+    "scans": scans,
 }
