@@ -76,12 +76,12 @@ def _schemas(schema: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _check_keywords(schema: Mapping[str, Any]) -> None:
-    multiple = schema.get("multipleOf")
-    if _is_number(multiple):
-        _check_multiple(Decimal(multiple))
+    multiple = _number(schema.get("multipleOf"))
+    if multiple is not None:
+        _check_multiple(multiple)
     for keyword in COUNTS:
-        count = schema.get(keyword)
-        if _is_number(count) and count > MOST_COUNT:
+        count = _number(schema.get(keyword))
+        if count is not None and count > MOST_COUNT:
             raise ValueError(f"{keyword}: {_shown(count)}, expected {MOST_COUNT} at most")
     values = schema.get("enum")
     if isinstance(values, Sequence) and len(values) > MOST_ENUM:
@@ -102,8 +102,9 @@ def _check_multiple(value: Decimal) -> None:
         raise ValueError(f"multipleOf: {_shown(value)}, expected {most:f} at most{with_decimals}")
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | Decimal) and not isinstance(value, bool)
+def _number(value: object) -> Decimal | None:
+    """None for what is no number, true and false among it."""
+    return Decimal(value) if isinstance(value, int | Decimal) and not isinstance(value, bool) else None
 
 
 def _shown(value: object) -> str:

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from auras_ros.live.soak_vlm.attacks.bodies import progressive_jpeg
-from auras_ros.serve import translate
 from auras_ros.serve.errors import ApiError
 from auras_ros.serve.fields import ChatFields, CommonFields, CompletionFields, read_fields
+from auras_ros.serve.image_urls import read_image
 from auras_ros.serve.json_body import MOST_VALUES, read_json
 from tests.checkpoints.vlm.folders import image
 from tests.serve.serving import LONG_S, Served, asking, picture, serving, until
@@ -203,14 +203,13 @@ class HeldImages:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.began, self.go_on = threading.Event(), threading.Event()
         self.count = 0
-        self._read = translate.read_image
-        monkeypatch.setattr(translate, "read_image", self)
+        monkeypatch.setattr("auras_ros.serve.translate.read_image", self)
 
     def __call__(self, url: str, most_pixels: int) -> Any:
         self.count += 1
         self.began.set()
         assert self.go_on.wait(LONG_S)
-        return self._read(url, most_pixels)
+        return read_image(url, most_pixels)
 
 
 TWO_IMAGES = HELLO | {"messages": asking("what", picture(image(8, 8)), picture(image(9, 9)))}
