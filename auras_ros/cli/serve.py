@@ -91,8 +91,7 @@ def _serve(options: ServeOptions, engine_options: Any) -> int:
         if not options.is_local and not token:
             print_warnings([f"whoever reaches {options.host} may use this server: it has no token (--token-file)"])
             if not options.allowed_host:
-                text = "pages in browsers of its network may use it too: name it (--allowed-host) and others are refused"
-                print_warnings([text])
+                print_warnings(["so may any page in a browser of its network, unless --allowed-host names the server"])
         in_time = start(options, engine_options, token, lambda line: print(line, flush=True))
     except (ValueError, OSError) as error:
         print_errors(error)

@@ -31,6 +31,7 @@ UNREAD_S = 60.0  # a client that takes nothing of its answer for so long has gon
 LINGER_S, LINGER_BYTES = 2.0, 1 << 20  # what is still read, and forgotten, when a client has been refused
 CLOSE_S = 10.0  # for what is left of an answer to be taken once the connection is being closed
 SLICE_BYTES = 8 << 10  # of a head, given to the parser at once
+BODY_HEADERS = (b"content-length", b"transfer-encoding")
 SLOWEST_S = 1.0  # a body that has come for less than this has no rate yet
 
 CONNECTIONS = 1024
@@ -48,6 +49,8 @@ class OpenConnections:
     def __init__(self, limit: int, metrics: ServerMetrics) -> None:
         self.limit = limit
         self.metrics = metrics
+        # The server ends; what the kernel has still accepted is closed.
+        self.is_closing = False
         self._all = set[BoundedProtocol]()
         # No request is in them: they send nothing, or headers, or have been refused.
         self._idle = dict[BoundedProtocol, None]()
@@ -110,8 +113,10 @@ class OpenConnections:
 
 
 def connection_limits() -> tuple[int, int]:
-    """How many connections a server may have, and how many the kernel may keep for it: CONNECTIONS and ACCEPTED_AT_ONCE,
-    or fewer where the process may not have so many descriptors. Raises its soft limit (RLIMIT_NOFILE) if need be."""
+    """How many connections a server may have, and how many the kernel may keep for it.
+
+    CONNECTIONS and ACCEPTED_AT_ONCE, or fewer where the process may not have so many descriptors. Raises its soft limit
+    (RLIMIT_NOFILE) if need be."""
     wanted = OTHER_DESCRIPTORS + CONNECTIONS + ACCEPTED_AT_ONCE
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -129,6 +134,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def __init__(self, connections: OpenConnections, **given: Any) -> None:
         super().__init__(**given)
         self._connections = connections
+        # What the parser has now.
+        self._part_bytes = 0
         # Of the head that arrives. False before its first byte.
         self._is_in_head = False
         self._head_bytes = 0
@@ -153,6 +160,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if self._connections.is_closing:
+            transport.abort()
+            return
         if not self._connections.add(self):
             text = f"the server has {self._connections.limit} connections, and a request in each of them"
             self.refuse(ApiError(503, text, code="connections_full", kind=SERVER))
@@ -171,6 +181,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def shutdown(self) -> None:
         """The server ends: whoever has no request in it is closed at once."""
+        self._connections.is_closing = True
         if self._is_busy():
             self.cycle.keep_alive = False
             return
@@ -197,7 +208,7 @@ class BoundedProtocol(HttpToolsProtocol):
                 self.transport.abort()
             return
         rest = memoryview(data)
-        while rest and not self._is_stopped and not self.transport.is_closing():
+        while rest and not self._is_stopped and not self._is_refused and not self.transport.is_closing():
             if not self._is_in_body and not self._is_in_head:
                 self._begin_head()
             part = rest[: min(SLICE_BYTES, HEAD_BYTES - self._head_bytes)] if self._is_in_head else rest
@@ -205,6 +216,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._parse(part)
 
     def _parse(self, part: memoryview) -> None:
+        self._part_bytes = len(part)
         try:
             self.parser.feed_data(part)
         except httptools.HttpParserUpgrade:
@@ -213,17 +225,17 @@ class BoundedProtocol(HttpToolsProtocol):
             if not self._is_stopped:
                 self.refuse(self._refusal or ApiError(400, "Invalid HTTP request received."))
         else:
-            self._check_sizes(len(part))
+            self._check_sizes()
 
-    def _check_sizes(self, parsed_bytes: int) -> None:
+    def _check_sizes(self) -> None:
         if self._is_in_head:
-            self._head_bytes += parsed_bytes
+            self._head_bytes += self._part_bytes
             if self._head_bytes >= HEAD_BYTES:
                 self.refuse(ApiError(431, f"the headers are larger than {HEAD_BYTES} bytes", code="headers_too_large"))
         elif self._is_in_body:
-            self._sent_body_bytes += parsed_bytes
+            self._sent_body_bytes += self._part_bytes
             if self._sent_body_bytes > 2 * self.body_bytes + FRAMING_BYTES + SLICE_BYTES:
-                text = f"the chunks' lengths, extensions and trailers are larger than {FRAMING_BYTES} bytes and the body"
+                text = f"the chunks' lengths, extensions and trailers are {FRAMING_BYTES} bytes larger than the body"
                 self.refuse(ApiError(413, text, code="body_too_large"))
 
     def _begin_head(self) -> None:
@@ -250,6 +262,9 @@ class BoundedProtocol(HttpToolsProtocol):
             raise RefusedHeadError
         super().on_message_begin()
         self._header_count = 0
+        if not self._is_in_head:  # it follows another request in the same part
+            self._begin_head()
+            self._head_bytes = -self._part_bytes
 
     def on_url(self, url: bytes) -> None:
         super().on_url(url)
@@ -260,7 +275,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._header_count += 1
         if self._header_count > HEADERS:
             self._refuse_head(ApiError(431, f"there are more than {HEADERS} headers", code="headers_too_large"))
-        if self._is_in_head:  # trailers are counted, and mean nothing
+        if not self._is_in_body:  # trailers are counted, and mean nothing
             super().on_header(name, value)
 
     def _refuse_head(self, error: ApiError) -> None:
@@ -268,6 +283,10 @@ class BoundedProtocol(HttpToolsProtocol):
         raise RefusedHeadError
 
     def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade() and any(name in BODY_HEADERS for name, _ in self.headers):
+            # The parser would take the body for the other protocol.
+            text = "Upgrade: another protocol is not taken up; send a request with a body without this header"
+            self._refuse_head(ApiError(400, text, code="upgrade_not_taken"))
         self._is_in_head = False
         self._is_in_body = True
         self.body_began_s = time.monotonic()
@@ -303,7 +322,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def refuse(self, error: ApiError) -> None:
         """Answers what is no request, or not whole, and closes. Earlier requests of the connection are answered first,
         and this one then only by the end."""
-        if self.transport.is_closing():
+        if self._is_refused or self.transport.is_closing():
             return
         self._connections.metrics.refused[str(error.status)] += 1
         if self._is_busy():

@@ -51,6 +51,8 @@ LIMIT_S = 240.0
         (["--kv-mib", "3"], "--kv-mib: only with --target vlm"),
         (["--target", "vlm", "--requests", "0"], "--requests: must be 1 to"),
         (["--target", "vlm", "--replicas", "3"], "--replicas: must be 1 or 2, got 3"),
+        (["--target", "vlm", "--only", "agent_killed"], "no attack 'agent_killed'; known: headers"),
+        (["--target", "vlm", "--only", "earthquake"], "together"),
         (["--target", "robot"], "'loop', 'vlm'"),
     ],
 )

@@ -40,6 +40,8 @@ class Served:
     engine: Engine
     service: ModelService
     reference: VlmCheckpoint
+    # Ends the web server, and waits for it.
+    shut_down: Callable[[], None]
 
     def client(self, **others: Any) -> Any:
         import openai
@@ -87,12 +89,16 @@ def serving(
         thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[bound])))
         thread.start()
         until(lambda: server.started)
-        try:
-            yield Served(f"http://127.0.0.1:{port}", port, made, service, open_vlm(folder))
-        finally:
+
+        def shut_down() -> None:
             service.close()
             server.should_exit = True
             thread.join(LONG_S)
+
+        try:
+            yield Served(f"http://127.0.0.1:{port}", port, made, service, open_vlm(folder), shut_down)
+        finally:
+            shut_down()
     assert not thread.is_alive()
 
 

@@ -24,7 +24,8 @@ SAMPLE = re.compile(r'auras_[a-z_]+(\{[a-z]+="[^"]*"\})? [0-9.e+-]+')
 def send(served: Served, body: Any) -> socket.socket:
     """A request by a client of which nothing is left when its socket is closed."""
     made, data = socket.create_connection(("127.0.0.1", served.port), LONG_S), json.dumps(body).encode()
-    head = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+    head = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head += f"Content-Length: {len(data)}\r\n\r\n"
     made.sendall(head.encode() + data)
     return made
 

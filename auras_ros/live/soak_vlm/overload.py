@@ -20,7 +20,7 @@ from auras_ros.live.soak_vlm.mix import LONG, OverloadResult, VlmSoak
 
 TIMES, ROOM = 10.0, 2.0
 REFUSED_MS = 250.0
-TURNED_AWAY = 503, b"Service Unavailable"  # uvicorn, with as many connections as it may have
+TURNED_AWAY = b"connections_full"  # in the refusal of a server with as many connections as it may have
 OFFERED_SHARE = 0.9  # a client that offers less proves less
 
 
@@ -79,7 +79,7 @@ async def _asked(soak: VlmSoak, ask: KnownAsk) -> WireAnswer | None:
     except OSError as error:  # TimeoutError too
         soak.broken.add("never ended" if isinstance(error, TimeoutError) else "no connection", f"{ask.name}: {error}")
         return None
-    if (came.status, came.body) == TURNED_AWAY:
+    if came.status == 0 or TURNED_AWAY in came.body:
         soak.broken.add("refused late", f"{ask.name}: so many wait to be refused that the server takes no connection")
         return None
     if came.status != FULL and (why := wrong_answer(ask, came, streamed=False)):

@@ -22,7 +22,7 @@ from auras_ros.live.soak_vlm.hostile import hostile
 from auras_ros.live.soak_vlm.mix import VlmSoak, VlmSoakSettings
 from auras_ros.live.soak_vlm.overload import overloaded
 from auras_ros.live.soak_vlm.run import soak_server
-from auras_ros.serve import server, service
+from auras_ros.serve import connections, service
 from auras_ros.serve.forms import AnswerWriter
 from auras_ros.serve.pieces import Pieces
 from tests.serve.serving import serving
@@ -158,8 +158,8 @@ def test_an_overload_is_refused_with_its_reason_and_right_answers(folder: Path) 
 
 
 def test_refusals_that_keep_all_connections_open_are_late_ones(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The web server turns others away then, in words of its own."""
-    monkeypatch.setattr(server, "CONNECTIONS", 6)
+    """The web server turns others away then, before they have asked."""
+    monkeypatch.setattr(connections, "CONNECTIONS", 6)
     with soaking(folder) as soak:
         asyncio.run(overloaded(soak))
     assert "refused late" in soak.broken.kinds

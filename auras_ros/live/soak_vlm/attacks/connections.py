@@ -43,10 +43,16 @@ def slow_bodies(target: AttackTarget) -> None:
 
 def idle_connections(target: AttackTarget) -> None:
     """1,100 connections that send nothing; one that is closed is opened again."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = IDLE + SPARE_DESCRIPTORS
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
+    _allow_descriptors(IDLE + SPARE_DESCRIPTORS)
     _hold_connections(target, IDLE, b"", trickle=b"")
+
+
+def _allow_descriptors(count: int) -> None:
+    """Raises the soft limit of this process as far as it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < count:
+        wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _send_endless(target: AttackTarget, begin: bytes, piece: bytes, size: int) -> None:
