@@ -19,7 +19,7 @@ from auras_ros.engine.grammar_limits import compile_matcher
 
 MOST_CPU_S = 0.5  # a schema of 65,536 characters takes 0.2 s
 MOST_MIB = 16  # beyond what the process has; the same schema takes 13 MB
-NICE = 5  # a quarter of a core beside an engine that wants all of it
+NICE = 10  # a tenth of a core beside an engine that wants all of it
 MOST_TEXT = 2000  # bytes of a refusal
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from auras_ros.serve.errors import ApiError
 
-MOST_VALUES = 1 << 17  # commas, brackets and braces outside texts; a prompt of token ids has one for each
+MOST_VALUES = 1 << 16  # commas, brackets and braces outside texts; a prompt of token ids has one for each
 MOST_ESCAPES = 1 << 21  # two for each character of the longest prompt
 MOST_DIGITS = 64  # of a number; a float64 has 25 characters at most
 MOST_NAME = 4096  # characters of an object's key

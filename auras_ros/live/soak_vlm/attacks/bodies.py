@@ -1,4 +1,7 @@
-"""Attacks by clients with the token: whole requests that are small to send and would be large to answer."""
+"""Attacks by clients with the token: whole requests that are small to send and would be large to answer.
+
+There is a pause between two of them: what is measured is what one costs, and not how many a client can send.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import base64
 import itertools
 import json
 import struct
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +19,7 @@ from auras_ros.live.soak_vlm.client import http_bytes
 CHAT = "/v1/chat/completions"
 ANSWER_S = 30.0  # the attack goes on with its next request after this
 GONE_S = 0.2  # a client that does not wait is gone after this
+PAUSE_S = 0.02
 ONES = 700_000
 MANY_ONES = 8_000_000
 SCANS = 1000
@@ -71,6 +76,7 @@ def _schemas(number: int) -> Iterator[dict[str, Any]]:
 
 def _ask(target: AttackTarget, path: str, body: bytes, wait_s: float) -> None:
     """Sends a request, and waits for the beginning of its answer. Raises OSError."""
+    time.sleep(PAUSE_S)
     with target.connect() as connection:
         connection.sendall(http_bytes(path, body, token=target.token))
         connection.settimeout(wait_s)
