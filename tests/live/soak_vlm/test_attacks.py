@@ -42,6 +42,7 @@ class StoppedTarget(AttackTarget):
     [
         ("headers", 'auras_refused_total{status="431"}'),
         ("long_url", 'auras_refused_total{status="414"}'),
+        ("slow_headers", "auras_connections_given_up_total"),
         ("slow_bodies", 'auras_refused_total{status="408"}'),
         ("idle_connections", "auras_connections_given_up_total"),
         ("grammars", 'auras_refused_total{status="400"}'),

@@ -47,6 +47,12 @@ def idle_connections(target: AttackTarget) -> None:
     _hold_connections(target, IDLE, b"", trickle=b"")
 
 
+def slow_headers(target: AttackTarget) -> None:
+    """1,100 connections whose headers come one byte a second."""
+    _allow_descriptors(IDLE + SPARE_DESCRIPTORS)
+    _hold_connections(target, IDLE, START, trickle=b"x")
+
+
 def _allow_descriptors(count: int) -> None:
     """Raises the soft limit of this process as far as it may."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
