@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -117,9 +118,18 @@ class Engine:
 
     # Called from any thread.
 
-    def submit(self, request: VlmRequest, listener: Listener | None = None) -> Reply:
-        """Takes a request. The listener is called in the engine's thread and must return at once. Raises
-        InvalidRequestError, naming the field; EngineFullError; EngineClosedError."""
+    def submit(
+        self,
+        request: VlmRequest,
+        listener: Listener | None = None,
+        admission: AbstractContextManager[None] | None = None,
+    ) -> Reply:
+        """Takes a request. The listener is called in the engine's thread and must return at once.
+
+        admission: entered while the request becomes one of `open`, which takes microseconds; a new grammar is compiled
+        before that and takes up to a second. Raises InvalidRequestError, naming the field; EngineFullError;
+        EngineClosedError.
+        """
         check_prompt(request.prompt, self.checkpoint.model.language.vocabulary)
         prompt_length = len(request.prompt.ids)
         if prompt_length >= self.length:
@@ -140,7 +150,8 @@ class Engine:
         active = ActiveRequest(request, reply, number, limit, matcher, adapter)
         active.arrange(self.checkpoint.model)
         active.timings.arrived_ns = self._clock.now_ns()
-        self._intake.put(active)
+        with admission or nullcontext():
+            self._intake.put(active)
         return reply
 
     def add_adapter(self, name: str, folder: Path) -> None:
@@ -207,6 +218,7 @@ class Engine:
     def close(self) -> None:
         """Every request ends as cancelled; a second call does nothing."""
         self._intake.close(CLOSED)  # before the last look for requests that wait
+        self._grammars.close()
         self._closing.set()
         self._intake.wake()
         if self._thread is not None:

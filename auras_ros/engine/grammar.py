@@ -1,7 +1,11 @@
-"""Answers that a JSON schema or a regular expression describes, by llguidance (an extra)."""
+"""Answers that a JSON schema or a regular expression describes, by llguidance (an extra).
+
+A grammar is tried in a child process with limits of time and memory before it is compiled here (`grammar_trial`).
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import threading
 from collections.abc import Iterable
 from typing import Any
@@ -9,12 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from auras_ros.engine.request import Grammar, InvalidRequestError
+from auras_ros.engine.grammar_limits import check_text, compile_matcher
+from auras_ros.engine.grammar_trial import GrammarTrials
+from auras_ros.engine.request import EngineClosedError, Grammar, InvalidRequestError
 from auras_ros.panics import ExtensionPanicError, raising_panics
 
-MOST_CHARACTERS = 1 << 16
-SPACE = r"( |\n[ \t]{0,32})?"  # where JSON may have any: a model must not go on with it for ever
-FIRST_WORK, STEP_WORK = 200_000, 50_000  # of llguidance's lexer: a quarter of its own, which hold all others up for 3 s
 INSTALL = "pip install 'auras_ros[grammar]'"
 
 
@@ -50,36 +53,47 @@ class Grammars:
     def __init__(self, tokenizer: Any, vocabulary: int, stop_ids: Iterable[int]) -> None:
         self._tokenizer, self._vocabulary, self._stop_ids = tokenizer, vocabulary, sorted(stop_ids)
         self._prepared: Any = None
+        self._trials: GrammarTrials | None = None
+        self._closed = False
         self._lock = threading.Lock()
 
+    def check(self, grammar: Grammar) -> None:
+        """Tries the grammar in a child process, for at most half a second of its CPU time.
+
+        Raises InvalidRequestError, with what is wrong with the grammar; EngineClosedError after `close`.
+        """
+        if importlib.util.find_spec("llguidance") is None:
+            raise InvalidRequestError(f"{grammar.kind}: needs the llguidance library: {INSTALL}")
+        try:
+            check_text(grammar.kind, grammar.text)
+        except ValueError as error:
+            raise InvalidRequestError(f"{grammar.kind}: {error}") from error
+        with self._lock:
+            if self._closed:
+                raise EngineClosedError("the engine is closed")
+            if self._trials is None:
+                self._trials = GrammarTrials(self._tokenizer.to_str(), self._stop_ids)
+        self._trials.check(grammar)
+
     def matcher(self, grammar: Grammar) -> Matcher:
-        """Raises InvalidRequestError, with what is wrong with the grammar."""
+        """Raises InvalidRequestError, with what is wrong with the grammar; EngineClosedError after `close`."""
+        if not grammar.is_checked:
+            self.check(grammar)
+        import llguidance
+
+        with self._lock:
+            if self._prepared is None:
+                self._prepared = llguidance.LLTokenizer(self._tokenizer.to_str(), eos_token=self._stop_ids)
         try:
-            import llguidance
-        except ImportError as error:
-            raise InvalidRequestError(f"{grammar.kind}: needs the llguidance library: {INSTALL}") from error
-        if len(grammar.text) > MOST_CHARACTERS:
-            raise InvalidRequestError(
-                f"{grammar.kind}: {len(grammar.text)} characters, expected {MOST_CHARACTERS} at most"
-            )
-        try:
-            made = self._made(llguidance, grammar)
+            with raising_panics():
+                compiled = compile_matcher(self._prepared, grammar.kind, grammar.text)
         except (ValueError, ExtensionPanicError) as error:
             raise InvalidRequestError(f"{grammar.kind}: {error}") from error
-        if made.is_error():
-            raise InvalidRequestError(f"{grammar.kind}: {made.get_error().splitlines()[0]}")
-        return Matcher(made, self._vocabulary, grammar.kind)
+        return Matcher(compiled, self._vocabulary, grammar.kind)
 
-    def _made(self, llguidance: Any, grammar: Grammar) -> Any:
-        """The library's own matcher. Raises ValueError or ExtensionPanicError."""
-        make = llguidance.LLMatcher
-        with raising_panics():
-            with self._lock:
-                if self._prepared is None:
-                    self._prepared = llguidance.LLTokenizer(self._tokenizer.to_str(), eos_token=self._stop_ids)
-            if grammar.kind == "json_schema":
-                compiled = make.grammar_from_json_schema(grammar.text, overrides={"whitespace_pattern": SPACE})
-            else:
-                compiled = make.grammar_from_regex(grammar.text)
-            limits = llguidance.LLParserLimits(initial_lexer_fuel=FIRST_WORK, step_lexer_fuel=STEP_WORK)
-            return make(self._prepared, compiled, log_level=0, limits=limits)
+    def close(self) -> None:
+        """Ends the child process."""
+        with self._lock:
+            self._closed = True
+        if self._trials is not None:
+            self._trials.close()

@@ -15,11 +15,12 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 from auras_ros.checkpoints.vlm.open import VlmCheckpoint, open_vlm
+from auras_ros.engine.grammar import Grammars
 from auras_ros.engine.options import EngineOptions
 from auras_ros.engine.replica_link import (
     AdapterChange,
@@ -57,6 +58,8 @@ class Replicas:
         ready = replicas[0].ready()
         self.dtype, self.length = ready.dtype, ready.length
         self._adapters, self._changing = frozenset[str](), threading.Lock()
+        vocabulary = checkpoint.model.language.vocabulary
+        self._grammars = Grammars(checkpoint.prompts.tokenizer, vocabulary, checkpoint.stop_ids)
 
     @classmethod
     def start(cls, folder: Path, dtype: str, options: EngineOptions, shares: Sequence[tuple[int, ...]]) -> Replicas:
@@ -88,9 +91,17 @@ class Replicas:
     def snapshot(self) -> EngineSnapshot:
         return joined([each.snapshot() for each in self._replicas])
 
-    def submit(self, request: VlmRequest, listener: Listener) -> ReplicaReply:
-        """As `Engine.submit`; the listener is called in a thread of the replica's."""
-        return min(self._living(), key=lambda each: each.open).submit(request, listener)
+    def submit(
+        self, request: VlmRequest, listener: Listener, admission: AbstractContextManager[None] | None = None
+    ) -> ReplicaReply:
+        """As `Engine.submit`; the listener is called in a thread of the replica's.
+
+        A grammar is tried here: a replica reads its requests one after another.
+        """
+        if request.grammar is not None:
+            self._grammars.check(request.grammar)
+            request = replace(request, grammar=replace(request.grammar, is_checked=True))
+        return min(self._living(), key=lambda each: each.open).submit(request, listener, admission)
 
     def add_adapter(self, name: str, folder: Path) -> None:
         """As `Engine.add_adapter`, to every replica. What one of them refuses is taken from the others again."""
@@ -119,6 +130,7 @@ class Replicas:
 
     def close(self) -> None:
         """Every request ends as cancelled."""
+        self._grammars.close()
         for each in self._replicas:
             each.close()
 
@@ -211,11 +223,13 @@ class Replica:
             return EngineSnapshot(self._snapshot.stats, failure=self.failure)
         return replace(self._snapshot, open=self.open)
 
-    def submit(self, request: VlmRequest, listener: Listener) -> ReplicaReply:
-        """Returns when it is taken; raises why it is not."""
+    def submit(
+        self, request: VlmRequest, listener: Listener, admission: AbstractContextManager[None] | None = None
+    ) -> ReplicaReply:
+        """Returns when it is taken; raises why it is not. admission: as `Engine.submit`."""
         number = next(self._numbers)
         reply = ReplicaReply(listener, lambda: self._out.put((number, None)))
-        with self._lock:
+        with admission or nullcontext(), self._lock:
             if self.failure:
                 raise EngineClosedError(self.failure)
             self._replies[number] = reply

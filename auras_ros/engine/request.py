@@ -36,6 +36,8 @@ class Grammar:
 
     kind: Literal["json_schema", "regex"]
     text: str
+    # A child process has compiled this text within its limits, for the same tokenizer.
+    is_checked: bool = False
 
 
 @dataclass(frozen=True, eq=False)

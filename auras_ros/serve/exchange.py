@@ -37,7 +37,7 @@ class Exchange(Response):
                 with service.place() as place:
                     client = stack.enter_context(WaitingClient(receive))
                     asked = await service.take(place, body, self._kind, client)
-                del body
+                del body  # tens of megabytes that the answer does not need
             pieces = await asked.pieces.take()
             if asked.fields.stream:
                 await self._stream(asked, pieces, send)

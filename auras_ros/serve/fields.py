@@ -1,21 +1,44 @@
 """The fields of a request, as OpenAI names them, and vLLM's beyond these. Every other one is refused by its name.
 
+Lengths are looked at before what is in a list, and validation stops at the first error: an error for each of a million
+elements took gigabytes.
+
 A field that is null counts as absent, as it does for OpenAI.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    FailFast,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
-from auras_ros.engine.request import MOST_LOGPROBS
+from auras_ros.engine.request import MOST_LOGPROBS, MOST_STOPS
 from auras_ros.serve.errors import ApiError
+from auras_ros.serve.json_body import SHOWN, read_json
 from auras_ros.spelling import nearest
 
 MOST_MESSAGES, MOST_STOP_IDS = 1024, 256
+MOST_PARTS = 1024  # of a message's content
+
+
+def _at_most(count: int) -> BeforeValidator:
+    """Looks at a list's length before anything in it."""
+
+    def check(value: Any) -> Any:
+        if isinstance(value, list) and len(value) > count:
+            raise ValueError(f"{len(value)} given, expected at most {count}")
+        return value
+
+    return BeforeValidator(check)
 
 
 def _listed(value: Any) -> Any:
@@ -49,7 +72,15 @@ class RequestFields(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _without_nulls(cls, value: Any) -> Any:
-        return {key: each for key, each in value.items() if each is not None} if isinstance(value, dict) else value
+        """Only the first unknown name is left: pydantic builds an error for each."""
+        if not isinstance(value, dict):
+            return value
+        known = {field.alias or name for name, field in cls.model_fields.items()}
+        given = {name: value[name] for name in known if value.get(name) is not None}
+        unknown = next((name for name in value if name not in known and value[name] is not None), None)
+        if unknown is not None:
+            given[unknown] = value[unknown]
+        return given
 
 
 class ImageUrl(RequestFields):
@@ -74,7 +105,9 @@ class ContentPart(RequestFields):
 
 class ChatMessage(RequestFields):
     role: Literal["system", "user", "assistant"]
-    content: Annotated[list[ContentPart], BeforeValidator(_parts), Field(min_length=1)]
+    content: Annotated[
+        list[ContentPart], FailFast(), BeforeValidator(_parts), _at_most(MOST_PARTS), Field(min_length=1)
+    ]
 
 
 class StreamOptions(RequestFields):
@@ -125,8 +158,8 @@ class CommonFields(RequestFields):
     frequency_penalty: Zero = 0.0
     presence_penalty: Zero = 0.0
     seed: int | None = None
-    stop: Annotated[list[str], BeforeValidator(_listed)] = []
-    stop_token_ids: Annotated[list[int], Field(max_length=MOST_STOP_IDS)] = []
+    stop: Annotated[list[str], FailFast(), BeforeValidator(_listed), _at_most(MOST_STOPS)] = []
+    stop_token_ids: Annotated[list[int], FailFast(), _at_most(MOST_STOP_IDS)] = []
     ignore_eos: bool = False
     n: Annotated[int, AfterValidator(_one)] = 1
     stream: bool = False
@@ -148,13 +181,17 @@ class CommonFields(RequestFields):
         """How many log probabilities of each token are asked for; None: none, not even its own."""
         raise NotImplementedError
 
+    def forget_prompt(self) -> None:
+        """Frees texts and images, which an answer does not need while it is made."""
+        raise NotImplementedError
+
     def given(self, *names: str) -> dict[str, Any]:
         """Those of these fields that the request has."""
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
 class ChatFields(CommonFields):
-    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MOST_MESSAGES)]
+    messages: Annotated[list[ChatMessage], FailFast(), _at_most(MOST_MESSAGES), Field(min_length=1)]
     max_completion_tokens: int | None = None
     logprobs: bool = False
     top_logprobs: Annotated[int | None, Field(ge=0, le=MOST_LOGPROBS)] = None
@@ -162,6 +199,9 @@ class ChatFields(CommonFields):
     @property
     def alternatives(self) -> int | None:
         return (self.top_logprobs or 0) if self.logprobs else None
+
+    def forget_prompt(self) -> None:
+        self.messages = []
 
 
 class CompletionFields(CommonFields):
@@ -172,6 +212,9 @@ class CompletionFields(CommonFields):
     @property
     def alternatives(self) -> int | None:
         return self.logprobs
+
+    def forget_prompt(self) -> None:
+        self.prompt = ""
 
 
 class AdapterFields(RequestFields):
@@ -191,13 +234,8 @@ NESTED = (ChatMessage, ContentPart, ImageUrl, StreamOptions, ResponseFormat, Jso
 
 
 def read_fields(body: bytes, kind: type[Fields]) -> Fields:
-    """Raises ApiError, naming the field."""
-    try:
-        values = json.loads(body, parse_constant=_no_constant, object_pairs_hook=_without_repeats)
-    except (ValueError, RecursionError) as error:
-        raise ApiError(400, f"the body is not JSON: {error}") from error
-    if not isinstance(values, dict):
-        raise ApiError(400, "the body is not a JSON object")
+    """Raises ApiError, naming the field. At the first error validation stops."""
+    values = read_json(body)
     try:
         fields = kind.model_validate(values)
     except ValidationError as error:
@@ -212,27 +250,12 @@ def _named(error: ValidationError, kind: type[RequestFields]) -> ApiError:
     first = error.errors(include_url=False, include_input=False)[0]
     path = ""
     for step in first["loc"]:
-        path += f"[{step}]" if isinstance(step, int) else f".{step}"
+        path += f"[{step}]" if isinstance(step, int) else f".{step[:SHOWN]}"
     field = path.removeprefix(".")
     if first["type"] == "extra_forbidden":
         own = kind.model_fields if len(first["loc"]) == 1 else {n for each in NESTED for n in each.model_fields}
-        meant = nearest(str(first["loc"][-1]), [name.rstrip("_") for name in own])
+        meant = nearest(str(first["loc"][-1])[:SHOWN], [name.rstrip("_") for name in own])
         hint = f"; did you mean {meant}?" if meant else ""
         return ApiError(400, f"{field}: not a field that is taken{hint}", field=field, code="unknown_field")
     text = first["msg"].removeprefix("Value error, ")
     return ApiError(400, f"{field}: {text}", field=field)
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a number")
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        seen = set[str]()
-        for key, _ in pairs:
-            if key in seen:
-                raise ValueError(f"the key {key[:64]!r} stands in one object twice")
-            seen.add(key)
-    return made

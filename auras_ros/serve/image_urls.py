@@ -1,16 +1,13 @@
-"""Images of a request, from data URLs to pixels. Nothing is fetched, nothing is decoded before its size is known."""
+"""Images of a request, from data URLs to pixels. Nothing is fetched; files are decoded as a camera's are."""
 
 from __future__ import annotations
 
 import base64
-import io
 import re
 
-import numpy as np
-
 from auras_ros.checkpoints.vlm.pictures import ImagePixels, PictureError
+from auras_ros.observation import REQUEST_FORMATS, ObservationError, decode_compressed
 
-FORMATS = ("PNG", "JPEG", "WEBP")
 _HEAD = re.compile(r"data:image/(png|jpeg|jpg|webp);base64,", re.IGNORECASE)
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]{0,31}:")
 
@@ -33,18 +30,6 @@ def read_image(url: str, most_pixels: int) -> ImagePixels:
 def decode(data: bytes, most_pixels: int) -> ImagePixels:
     """Raises PictureError."""
     try:
-        from PIL import Image, ImageOps, UnidentifiedImageError
-    except ImportError as error:
-        raise PictureError("images need the Pillow library: pip install 'auras_ros[vlm]'") from error
-    try:
-        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
-            width, height = image.size
-            if width * height > most_pixels:
-                raise PictureError(f"{width} x {height} pixels, expected {most_pixels} at most")
-            return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
-    except PictureError:
-        raise
-    except UnidentifiedImageError as error:
-        raise PictureError(f"not an image of {', '.join(FORMATS)}") from error
-    except Exception as error:  # a decoder may raise anything
-        raise PictureError(f"the image cannot be decoded: {error}") from error
+        return decode_compressed(data, most_pixels, formats=REQUEST_FORMATS, is_turned=True)
+    except ObservationError as error:
+        raise PictureError(error.fault.detail) from error

@@ -1,8 +1,9 @@
 """One request after another becomes the engine's, or is refused; the event loop never waits for work.
 
-Reading JSON, decoding images, tokenising and compiling a grammar run in a few threads. A request takes its place when
-its body is there, so that a slow client keeps nobody out. While the engine is full, one more is refused before its body
-is read, whatever it would have asked.
+Reading JSON, decoding images and tokenising run in a few threads; grammars, which take longer, in one of their own. A
+request takes its place when its body is there, so that a slow client keeps nobody out. While the engine is full, one
+more is refused before its body is read, whatever it would have asked. The work for a client that is gone, or after the
+server was told to end, is given up between two of its parts.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from auras_ros.checkpoints.vlm.open import VlmCheckpoint
@@ -71,9 +73,20 @@ class ServedEngine(AdapterEngine, Protocol):
 
     def snapshot(self) -> EngineSnapshot: ...
 
-    def submit(self, request: VlmRequest, listener: Listener) -> PendingReply: ...
+    def submit(
+        self, request: VlmRequest, listener: Listener, admission: AbstractContextManager[None] | None = None
+    ) -> PendingReply: ...
 
     def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class PreparedRequest:
+    """A request that the engine can be asked."""
+
+    fields: CommonFields
+    adapter: str
+    request: VlmRequest
 
 
 @dataclass
@@ -95,6 +108,7 @@ class ModelService:
         self._changing = ThreadPoolExecutor(1, thread_name_prefix="adapters")  # one change at a time
         self._translator = Translator(checkpoint, engine.length, options.image_limits)
         self._threads = ThreadPoolExecutor(options.preparing, thread_name_prefix="prepare")
+        self._grammar_thread = ThreadPoolExecutor(1, thread_name_prefix="grammars")
         texts = TokenTexts(checkpoint.prompts.tokenizer)
         self._chat, self._completion = ChatForm(texts), CompletionForm(texts)
         self.bodies = BodyMemory(options.body_mib << 20)
@@ -113,6 +127,13 @@ class ModelService:
         finally:
             with self._counting:
                 self._leave(place)
+
+    @contextmanager
+    def _admission(self, place: Place) -> Iterator[None]:
+        """While the engine counts the request among its own: it is counted here or there, never in both."""
+        with self._counting:
+            yield
+            self._leave(place)
 
     def check_free(self) -> None:
         """Raises ApiError if there is no place now; it takes none."""
@@ -134,10 +155,14 @@ class ModelService:
 
     async def take(self, place: Place, body: bytes, kind: type[CommonFields], client: WaitingClient) -> Asked:
         """Raises ApiError."""
+        self._check_wanted(client)
         loop = asyncio.get_running_loop()
-        asked = await loop.run_in_executor(self._threads, self._submit, place, body, kind, loop)
-        client.waits_for(asked.reply)
-        return asked
+        outcome = await loop.run_in_executor(self._threads, self._prepare, place, body, kind, client, loop)
+        if isinstance(outcome, PreparedRequest):
+            self._check_wanted(client)
+            outcome = await loop.run_in_executor(self._grammar_thread, self._submit, place, outcome, client, loop)
+        client.waits_for(outcome.reply)
+        return outcome
 
     async def change_adapters(self, body: bytes, kind: type[AdapterFields]) -> str:
         """Raises ApiError."""
@@ -156,8 +181,9 @@ class ModelService:
         """Every request ends as cancelled; returns when the engine has ended them."""
         self._closed = True
         self.engine.close()
-        for each in (self._threads, self._changing):
-            each.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._threads, self._grammar_thread):  # what waits there is refused when its turn comes
+            threads.shutdown(wait=False)
+        self._changing.shutdown(wait=False, cancel_futures=True)
 
     def _change(self, body: bytes, kind: type[AdapterFields]) -> str:
         fields = read_fields(body, kind)
@@ -165,23 +191,51 @@ class ModelService:
             return self.adapters.load(fields.lora_name, fields.lora_path)
         return self.adapters.unload(fields.lora_name)
 
-    def _submit(self, place: Place, body: bytes, kind: type[CommonFields], loop: asyncio.AbstractEventLoop) -> Asked:
+    def _prepare(
+        self,
+        place: Place,
+        body: bytes,
+        kind: type[CommonFields],
+        client: WaitingClient,
+        loop: asyncio.AbstractEventLoop,
+    ) -> Asked | PreparedRequest:
+        """Submits it too, unless it has a grammar. Raises ApiError."""
+        check = partial(self._check_wanted, client)
+        check()
         fields = read_fields(body, kind)
         adapter = self.adapters.named(fields.model)
+        try:
+            request = self._translator.request(fields, adapter, check)
+        except ValueError as error:
+            raise named_refusal(error, fields) from error
+        fields.forget_prompt()
+        prepared = PreparedRequest(fields, adapter, request)
+        return prepared if request.grammar is not None else self._submit(place, prepared, client, loop)
+
+    def _submit(
+        self, place: Place, prepared: PreparedRequest, client: WaitingClient, loop: asyncio.AbstractEventLoop
+    ) -> Asked:
+        """Raises ApiError."""
+        self._check_wanted(client)
+        fields = prepared.fields
         pieces = Pieces(loop, every=fields.stream)
         try:
-            request = self._translator.request(fields, adapter)
-            with self._counting:  # in one or in the other, never in both
-                reply = self.engine.submit(request, pieces)
-                self._leave(place)
+            reply = self.engine.submit(prepared.request, pieces, self._admission(place))
         except (ValueError, EngineFullError, EngineClosedError) as error:
             raise named_refusal(error, fields) from error
         form: AnswerForm = self._chat if isinstance(fields, ChatFields) else self._completion
         writer = AnswerWriter(
-            form, secrets.token_hex(12), int(time.time()), adapter or self.name, fields.alternatives is not None,
-            fields.stream and fields.usage_streamed,
+            form, secrets.token_hex(12), int(time.time()), prepared.adapter or self.name,
+            fields.alternatives is not None, fields.stream and fields.usage_streamed,
         )  # fmt: skip
         return Asked(fields, reply, pieces, writer)
+
+    def _check_wanted(self, client: WaitingClient) -> None:
+        """Raises ApiError if nobody waits for the answer any more, or the server ends."""
+        if client.gone:
+            raise ApiError(499, "the client has gone")
+        if self._closed:
+            raise refusal(EngineClosedError(self.closed))
 
 
 def named_refusal(error: ValueError | EngineFullError | EngineClosedError, fields: CommonFields) -> ApiError:

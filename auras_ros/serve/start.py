@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -69,6 +70,8 @@ def start(options: ServeOptions, engine_options: EngineOptions, token: str, say:
         names = ", ".join(service.adapters.names())
         line += f", adapters {names}" if names else ""
         app = make_app(service, token)
+        gc.collect()
+        gc.freeze()  # else a body of many lists makes the garbage collector go through all of torch, for half a second
         return uvloop.run(serve(app, service, bound, lambda: say(f"{line}; Ctrl-C stops it")))
 
 

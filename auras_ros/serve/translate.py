@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from auras_ros.checkpoints.tokenizer import PromptError
@@ -20,6 +20,9 @@ COMPLETION_TOKENS = 16  # where a completion says nothing, as OpenAI's
 SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 
 
+def _nothing() -> None: ...
+
+
 class Translator:
     """Of one checkpoint. Safe in several threads."""
 
@@ -27,9 +30,9 @@ class Translator:
         """length: tokens of prompt and answer together."""
         self._checkpoint, self._length, self._limits = checkpoint, length, limits
 
-    def request(self, fields: CommonFields, adapter: str = "") -> VlmRequest:
-        """adapter: that the request's model means. Raises ValueError of several kinds; their texts begin with the
-        field."""
+    def request(self, fields: CommonFields, adapter: str = "", check: Callable[[], None] = _nothing) -> VlmRequest:
+        """adapter: that the request's model means. check: called before each image and before the texts; what it raises
+        ends the work. Raises ValueError of several kinds; their texts begin with the field."""
         if fields.task_head and (field := token_field(fields)):
             raise InvalidRequestError(f"{field}: a task head's answer has no tokens (task_head)")
         if fields.stream_options is not None and not fields.stream:
@@ -37,7 +40,7 @@ class Translator:
         if isinstance(fields, ChatFields):
             if fields.top_logprobs is not None and not fields.logprobs:
                 raise InvalidRequestError("top_logprobs: needs logprobs: true")
-            prompt = chat_prompt(self._checkpoint.prompts, fields.messages, self._limits)
+            prompt = chat_prompt(self._checkpoint.prompts, fields.messages, self._limits, check)
             most = _same(fields)
         else:
             assert isinstance(fields, CompletionFields)
@@ -65,8 +68,13 @@ class Translator:
         )
 
 
-def chat_prompt(prompts: VlmPrompts, messages: Sequence[ChatMessage], limits: ImageLimits) -> VlmPrompt:
-    """Raises PromptError or PictureError."""
+def chat_prompt(
+    prompts: VlmPrompts,
+    messages: Sequence[ChatMessage],
+    limits: ImageLimits,
+    check: Callable[[], None] = _nothing,
+) -> VlmPrompt:
+    """Raises PromptError or PictureError, and what `check` raises."""
     conversation, images, places, characters = list[Message](), list[ImagePixels](), list[str](), 0
     for place, message in enumerate(messages):
         parts = list[dict[str, str]]()
@@ -78,6 +86,7 @@ def chat_prompt(prompts: VlmPrompts, messages: Sequence[ChatMessage], limits: Im
             where = f"messages[{place}].content[{index}].image_url"
             if len(images) == limits.images:
                 raise PictureError(f"{where}: more than {limits.images} images in one request")
+            check()
             try:
                 images.append(read_image(part.image_url.url, limits.pixels))
             except PictureError as error:
@@ -86,6 +95,7 @@ def chat_prompt(prompts: VlmPrompts, messages: Sequence[ChatMessage], limits: Im
             parts.append({"type": "image"})
         conversation.append({"role": message.role, "content": parts})
     _check_characters("messages", characters)
+    check()
     try:
         return prompts.chat(conversation, images)
     except PictureError as error:  # images[N]: …

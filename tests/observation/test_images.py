@@ -16,7 +16,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from auras_ros.observation import FaultName, ObservationError, compressed_size, decode_compressed, decode_raw
+from auras_ros.live.soak_vlm.attacks.bodies import progressive_jpeg
+from auras_ros.observation import (
+    REQUEST_FORMATS,
+    FaultName,
+    ObservationError,
+    compressed_size,
+    decode_compressed,
+    decode_raw,
+)
 
 RGB = np.random.default_rng(3).integers(0, 256, (3, 5, 3), dtype=np.uint8)
 ALPHA = np.full((3, 5, 1), 9, np.uint8)
@@ -275,6 +283,67 @@ def test_files_of_countless_parts_are_refused(make: SimpleNamespace, monkeypatch
     chunks = png[:33] + empty.replace(b"IEND", b"teXt")[:8] + struct.pack(">I", zlib.crc32(b"teXt"))
     chunks = png[:33] + chunks[33:] * 12_000 + png[33:]
     assert fault(decode_compressed, chunks) == (FaultName.TOO_LARGE, "data")
+
+
+@pytest.mark.parametrize(("side", "scans"), [(64, 1000), (64, 101), (4096, 33), (4096, 1000)])
+def test_a_picture_of_more_passes_than_a_second_is_refused(
+    monkeypatch: pytest.MonkeyPatch, side: int, scans: int
+) -> None:
+    """A thousand scans of 16 million pixels are 0.1 MB and took a thread for 30 s."""
+    monkeypatch.setattr(cv2, "imdecode", lambda *_: pytest.fail("decoded"))
+    data = progressive_jpeg(side, side, scans)
+    assert len(data) < 150_000
+    assert fault(decode_compressed, data) == (FaultName.TOO_LARGE, "data")
+    assert fault(decode_compressed, data, formats=REQUEST_FORMATS, is_turned=True)[0] is FaultName.TOO_LARGE
+
+
+def test_a_progressive_picture_of_the_largest_size_is_read() -> None:
+    """Ten scans are what encoders write."""
+    assert decode_compressed(progressive_jpeg(4096, 4096, 8)).shape == (4096, 4096, 3)
+
+
+def test_a_picture_with_something_behind_its_end_is_whole(make: SimpleNamespace) -> None:
+    """Phones write data of their own there; the picture's end is what must have come."""
+    data = make.encode(make.noise(12, 12), ".jpg")
+    whole = decode_compressed(data)
+    np.testing.assert_array_equal(decode_compressed(data + b"trailer of a phone" * 9), whole)
+    assert fault(decode_compressed, data[:-2] + b"trailer of a phone" * 9) == (FaultName.BAD_DATA, "data")
+
+
+@pytest.mark.parametrize("quality", [80, 101], ids=["lossy", "lossless"])
+def test_webp_is_read_where_requests_send_it(make: SimpleNamespace, quality: int) -> None:
+    """Cameras send none: on a topic it is refused."""
+    pixels = make.noise(33, 47)
+    data = make.encode(pixels, ".webp", cv2.IMWRITE_WEBP_QUALITY, quality)
+    assert compressed_size(data, REQUEST_FORMATS) == (33, 47)
+    image = decode_compressed(data, formats=REQUEST_FORMATS)
+    assert image.shape == (33, 47, 3)
+    if quality > 100:
+        np.testing.assert_array_equal(image, pixels)
+    assert fault(decode_compressed, data) == (FaultName.BAD_ENCODING, "data")
+    assert fault(decode_compressed, data, 33 * 47 - 1, formats=REQUEST_FORMATS)[0] is FaultName.TOO_LARGE
+    for length in range(len(data)):
+        assert fault(decode_compressed, data[:length], formats=REQUEST_FORMATS)[1] == "data", length
+
+
+def test_a_webp_canvas_is_its_size(make: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    canvas = b"VP8X" + struct.pack("<I", 10) + bytes(4) + (16_382).to_bytes(3, "little") * 2
+    data = b"RIFF" + struct.pack("<I", 4 + len(canvas)) + b"WEBP" + canvas
+    assert compressed_size(data, REQUEST_FORMATS) == (16_383, 16_383)
+    monkeypatch.setattr(cv2, "imdecode", lambda *_: pytest.fail("decoded"))
+    assert fault(decode_compressed, data, formats=REQUEST_FORMATS) == (FaultName.TOO_LARGE, "height x width")
+    chunks = b"".join(b"ANMF" + bytes(4) for _ in range(12_000))
+    small = canvas.replace((16_382).to_bytes(3, "little"), (255).to_bytes(3, "little"))
+    many = b"RIFF" + struct.pack("<I", 4 + len(small + chunks)) + b"WEBP" + small + chunks
+    assert fault(decode_compressed, many, formats=REQUEST_FORMATS) == (FaultName.TOO_LARGE, "data")
+
+
+def test_a_request_s_image_is_turned_as_its_exif_says(make: SimpleNamespace) -> None:
+    tag = b"Exif\x00\x00MM\x00*\x00\x00\x00\x08" + struct.pack(">HHHIHHI", 1, 0x0112, 3, 1, 6, 0, 0)
+    data = make.encode(make.noise(16, 32), ".jpg")
+    data = data[:2] + b"\xff\xe1" + struct.pack(">H", len(tag) + 2) + tag + data[2:]
+    lying = decode_compressed(data)
+    np.testing.assert_array_equal(decode_compressed(data, is_turned=True), np.rot90(lying, -1))
 
 
 def test_the_decoder_lets_other_threads_run(make: SimpleNamespace) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from auras_ros.live.soak_vlm.attacks.bodies import grammars, many_errors, scans
 from auras_ros.live.soak_vlm.attacks.connections import (
     headers,
     idle_connections,
@@ -19,4 +20,7 @@ ATTACKS: Mapping[str, Attack] = {
     "slow_headers": slow_headers,
     "slow_bodies": slow_bodies,
     "idle_connections": idle_connections,
+    "grammars": grammars,
+    "many_errors": many_errors,
+    "scans": scans,
 }
