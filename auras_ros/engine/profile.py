@@ -12,9 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from auras_ros.checkpoints.limits import shown
-from auras_ros.observation.checks import is_int, is_number
 from auras_ros.text_file import MEBIBYTE, read_text_file
+from auras_ros.values import is_int, is_number, shown
 
 MOST_BYTES = MEBIBYTE
 MOST_MS, MOST_UNITS, MOST_TOKENS = 1e9, 4096, 1 << 20

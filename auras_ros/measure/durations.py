@@ -16,11 +16,9 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from auras_ros.checkpoints.limits import shown
 from auras_ros.loading.pipeline import example, executor_on
 from auras_ros.measure.cores import available, on_cores
 from auras_ros.measure.running import Running
-from auras_ros.observation.checks import is_int, is_number
 from auras_ros.pipeline.live import Frame
 from auras_ros.pipeline.modes import Executor
 from auras_ros.pipeline.plan import Plan, PlanError
@@ -28,6 +26,7 @@ from auras_ros.pipeline.request import Latched
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.report.result import Say
 from auras_ros.report.statistics import spread
+from auras_ros.values import is_int, is_number, shown
 
 ROUNDS, FRAMES, LIMIT_S = 3, 8, 120.0
 NOISE_SEED = 0

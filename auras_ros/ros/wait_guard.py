@@ -16,7 +16,7 @@ from auras_ros.exit_status import BROKEN
 from auras_ros.ros.backend import BACKEND
 
 POLL_S = 1.0
-STUCK_POLLS = 10  # so often the same call is seen; the executor asks for waits of a fraction of a second
+STUCK_POLLS = 10  # so often the same call is seen; executors ask for waits of a fraction of a second
 PACKAGE = os.sep + "rclpy" + os.sep
 
 

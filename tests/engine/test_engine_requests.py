@@ -267,7 +267,7 @@ def test_a_costly_grammar_is_refused_and_others_are_answered(engine: Engine, pro
     pytest.importorskip("llguidance")
     (wanted,) = answers(engine, [asked(prompt)])
     reply = engine.submit(asked(prompt))
-    with pytest.raises(InvalidRequestError, match="^regex: it is too complex"):
+    with pytest.raises(InvalidRequestError, match=r"^regex: it is too complex"):
         engine.submit(asked(prompt, grammar=Grammar("regex", "((a{1000}){1000}){1000}")))
     finish(engine)
     assert reply.result(0).ids == wanted.ids

@@ -174,7 +174,7 @@ def _attacking(names: Sequence[str], target: AttackTarget, core: int) -> Iterato
         for name in names:
             is_begun = context.Event()
             given = (ATTACKS[name], target, frozenset({core}), is_begun)
-            process = context.Process(target=run_attack, args=given, name=name, daemon=True)
+            process: BaseProcess = context.Process(target=run_attack, args=given, name=name, daemon=True)
             process.start()
             processes.append(process)
             begun.append(is_begun)
@@ -183,10 +183,10 @@ def _attacking(names: Sequence[str], target: AttackTarget, core: int) -> Iterato
                 raise VlmServerError(f"the attack {name} did not begin within {START_S:g} s")
         yield processes
     finally:
-        for process in processes:
-            process.terminate()
-        for process in processes:
-            process.join()
+        for attack in processes:
+            attack.terminate()
+        for attack in processes:
+            attack.join()
 
 
 async def _measure_clients(port: int, token: str, seconds: float) -> ClientTimes:

@@ -60,6 +60,7 @@ from auras_ros.ros.callbacks import WAKE_S, Callbacks
 from auras_ros.ros.identity import UNKNOWN, identifies, publisher_of
 from auras_ros.ros.msg import Bool, String
 from auras_ros.ros.srv import Trigger
+from auras_ros.ros.wait_guard import WaitGuard
 
 KEPT = 1000  # length of the queue
 # If so many messages come within a second, or since the queue was last empty, some may have been lost while the thread
@@ -199,8 +200,9 @@ class EmergencyStop:
         idle = 0
         # Made here, after the process's own executor: the first one reads what other nodes announce of themselves,
         # which may be large, and this thread must neither read that nor wait for who does.
-        with closing(Callbacks(self.node)) as callbacks:
+        with closing(WaitGuard()) as guard, closing(Callbacks(self.node)) as callbacks:
             while not self._ended.is_set():
+                guard.note_turn()
                 self._challenge()
                 called = self._called
                 try:
