@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from typing import Any
 
-from auras_ros.checkpoints.limits import shown
 from auras_ros.spelling import nearest
+from auras_ros.values import shown
 
 LARGEST = 1e12  # of a number that is not a size: above every published base of rotary frequencies
 

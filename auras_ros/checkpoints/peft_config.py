@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from auras_ros.checkpoints.config_reader import ConfigReader
-from auras_ros.checkpoints.limits import shown
+from auras_ros.values import shown
 
 MOST_RANK, MOST_ALPHA = 1024, 1e6
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from auras_ros.checkpoints.config_reader import ConfigReader
 from auras_ros.checkpoints.errors import CheckpointError, refusing
 from auras_ros.checkpoints.files import read_weights
 from auras_ros.checkpoints.json_file import read_json
-from auras_ros.checkpoints.limits import shown
+from auras_ros.values import shown
 
 CONFIG, WEIGHTS = "task_head.json", "task_head.safetensors"
 FILES = (CONFIG, WEIGHTS)

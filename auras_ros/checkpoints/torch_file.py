@@ -18,7 +18,7 @@ from torch import Tensor
 
 from auras_ros.checkpoints.errors import CheckpointError, refusing
 from auras_ros.checkpoints.inert import InertError, Name, PickledObject, Stored, read
-from auras_ros.checkpoints.limits import shown
+from auras_ros.values import shown
 
 STORAGES = {
     "DoubleStorage": torch.float64,

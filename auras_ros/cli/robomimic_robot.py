@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros.checkpoints.errors import CheckpointError, refusing
-from auras_ros.checkpoints.limits import shown
 from auras_ros.checkpoints.manifest import PAGE
 from auras_ros.parameters import ParameterError
 from auras_ros.policies.loaders.ckpt_encoder import ShapeMetaEntry
@@ -26,6 +25,7 @@ from auras_ros.sim.robosuite.metadata import ROBOSUITE_1_5, TaskMetadata, parse
 from auras_ros.sim.robosuite.world import SENSORS, RobosuiteOptions, RobosuiteWorld
 from auras_ros.sim.world import ActionChannel, Sim
 from auras_ros.sim.worlds import SIMS
+from auras_ros.values import shown
 
 ROBOT_MODEL = "Panda"
 IMAGE = "_image"  # the end of a camera's key

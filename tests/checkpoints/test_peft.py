@@ -21,9 +21,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from auras_ros.checkpoints.errors import CheckpointError
-from auras_ros.checkpoints.limits import shown
 from auras_ros.checkpoints.peft import AdapterTargets, PeftAdapter, read_peft
 from auras_ros.checkpoints.vlm.open import open_vlm
+from auras_ros.values import shown
 from tests.checkpoints.vlm.folders import Written, rewrite, write
 from tests.lora.adapters import (
     PREFIX,

@@ -17,10 +17,10 @@ from torch import Tensor
 
 from auras_ros.checkpoints.errors import CheckpointError, refusing
 from auras_ros.checkpoints.json_file import read_json
-from auras_ros.checkpoints.limits import shown
 from auras_ros.checkpoints.tokenizer import TOKENIZER, PromptError, encode, read_tokenizer
 from auras_ros.checkpoints.vlm.pictures import ImagePixels, ImageProcessor, PictureError, PreparedImage
 from auras_ros.checkpoints.vlm.template_process import ChatTemplateError, TemplateProcess
+from auras_ros.values import shown
 
 TEMPLATE, TEMPLATE_JSON, SETTINGS = "chat_template.jinja", "chat_template.json", "tokenizer_config.json"
 TEMPLATE_BYTES = 1 << 20

@@ -20,7 +20,7 @@ from auras_ros.checkpoints.dtype import runtime_dtype, stored_dtype
 from auras_ros.checkpoints.errors import CheckpointError, refusing
 from auras_ros.checkpoints.files import digest
 from auras_ros.checkpoints.json_file import read_json
-from auras_ros.checkpoints.limits import check_sizes, shown
+from auras_ros.checkpoints.limits import check_sizes
 from auras_ros.checkpoints.peft import AdapterTargets
 from auras_ros.checkpoints.shards import Shards
 from auras_ros.checkpoints.tensors import fill
@@ -33,6 +33,7 @@ from auras_ros.checkpoints.vlm.sources import SourcedTensors, linked
 from auras_ros.models.linear import bfloat16_is_faster
 from auras_ros.models.sampler import Sampling
 from auras_ros.models.vlm import Vlm
+from auras_ros.values import shown
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
 PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"

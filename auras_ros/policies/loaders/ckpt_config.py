@@ -13,7 +13,8 @@ from typing import Any
 
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.checkpoints.inert import Name, PickledObject
-from auras_ros.checkpoints.limits import WIDTH, shown
+from auras_ros.checkpoints.limits import WIDTH
+from auras_ros.values import shown
 
 DEEPEST, MOST, MOST_BITS = 40, 200_000, 1024
 ORDERED = Name("collections", "OrderedDict")

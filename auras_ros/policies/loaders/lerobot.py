@@ -19,7 +19,6 @@ from torch import Tensor
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.checkpoints.files import read_weights
 from auras_ros.checkpoints.json_file import read_json
-from auras_ros.checkpoints.limits import shown
 from auras_ros.checkpoints.manifest import ROBOT
 from auras_ros.checkpoints.tokenizer import TOKENIZER
 from auras_ros.policies.loaders.lerobot_files import PolicyFeature, ProcessorStep, read_features, read_steps
@@ -27,6 +26,7 @@ from auras_ros.policies.loaders.lerobot_processors import check_harmless, check_
 from auras_ros.policies.loaders.normalization import FeatureNormalization, Statistics, normalization
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.loaders.translated import Translated
+from auras_ros.values import shown
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 PREPROCESSOR, POSTPROCESSOR = "policy_preprocessor.json", "policy_postprocessor.json"

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from auras_ros.checkpoints.limits import shown
 from auras_ros.policies.loaders import lerobot_manifest
 from auras_ros.policies.loaders.lerobot import BURIED, LeRobotFolder
 from auras_ros.policies.loaders.lerobot_diffusion import BACKBONES
 from auras_ros.policies.loaders.lerobot_vla import executed
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.loaders.translated import Translated, renamed, wanted
+from auras_ros.values import shown
 
 KEYS = {
     "chunk_size", "n_action_steps", "vision_backbone", "replace_final_stride_with_dilation", "pre_norm", "dim_model",

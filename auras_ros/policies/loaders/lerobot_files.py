@@ -12,7 +12,8 @@ from torch import Tensor
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.checkpoints.files import read_weights
 from auras_ros.checkpoints.json_file import read_json
-from auras_ros.checkpoints.limits import WIDTH, shown
+from auras_ros.checkpoints.limits import WIDTH
+from auras_ros.values import shown
 
 
 @dataclass(frozen=True)

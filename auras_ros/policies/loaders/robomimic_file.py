@@ -15,10 +15,10 @@ from torch import Tensor
 
 from auras_ros.checkpoints.errors import CheckpointError, refusing
 from auras_ros.checkpoints.json_file import JSON_BYTES, parse_json
-from auras_ros.checkpoints.limits import shown
 from auras_ros.checkpoints.torch_file import LazyTensors, TorchFile
 from auras_ros.policies.loaders.ckpt_config import CkptConfig, plain
 from auras_ros.policies.loaders.ckpt_encoder import ROBOMIMIC, ShapeMeta, ShapeMetaEntry
+from auras_ros.values import shown
 
 KEYS = {"model", "config", "algo_name", "env_metadata", "shape_metadata"}
 OTHERS = ("depth", "scan")  # modalities that are not built

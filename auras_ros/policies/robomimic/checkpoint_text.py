@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from auras_ros.checkpoints.limits import check_sizes, shown
+from auras_ros.checkpoints.limits import check_sizes
+from auras_ros.values import shown
 
 ALGORITHMS = ("bc", "bcq", "cql", "iql", "td3_bc")
 OBSERVED, ACTED = "obs_normalization_stats", "action_normalization_stats"

@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from auras_ros.checkpoints.limits import most, shown
+from auras_ros.checkpoints.limits import most
 from auras_ros.child.process import ChildProcess, ChildStart
 from auras_ros.environments import ROBOMIMIC
 from auras_ros.policies.architecture import Architecture
 from auras_ros.policies.family import Trained, check_keys, known
 from auras_ros.policies.module import ModulePolicy
 from auras_ros.policies.robomimic.checkpoint_text import is_shape, read
+from auras_ros.values import shown
 
 NAME, SERVED = "robomimic", "auras_ros.policies.robomimic.served"
 MOST_NUMBERS = 1 << 30  # of a tensor
