@@ -188,6 +188,15 @@ class SoakHarness:
             process.send_signal(signal.SIGKILL)
         return at_ns
 
+    @contextmanager
+    def may_end(self, name: str) -> Iterator[None]:
+        """A block in which this process may end, once, without a violation."""
+        self._killed.add(name)
+        try:
+            yield
+        finally:
+            self._killed.discard(name)
+
     def started_again_ns(self, name: str, since_ns: int) -> int:
         """Just before the process was started again after that time; now, if it was not."""
         at_ns = self._started_again_ns.get(name, 0)

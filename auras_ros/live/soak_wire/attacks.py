@@ -75,12 +75,14 @@ Attack = Callable[[Target], AbstractContextManager[Any]]
 @dataclass(frozen=True)
 class WireCase:
     """name: of the attack. presses: the button is pressed; otherwise what the attack does to it counts as the press.
-    needs_key: without signed words this attack succeeds."""
+    needs_key: without signed words this attack succeeds. hangs_fast_dds: an actuator on Fast DDS hangs, stops, is ended
+    and started again."""
 
     name: str
     attack: Attack
     presses: bool = True
     needs_key: bool = False
+    hangs_fast_dds: bool = False
 
 
 def no_attack(target: Target) -> AbstractContextManager[None]:
@@ -152,10 +154,10 @@ def link_cut(target: Target) -> Iterator[None]:
 
 CASES = (
     WireCase("no attack", no_attack),
-    WireCase("heartbeat", heartbeat),
-    WireCase("gap", gap),
+    WireCase("heartbeat", heartbeat, hangs_fast_dds=True),
+    WireCase("gap", gap, hangs_fast_dds=True),
     WireCase("old releases", old_releases),
-    WireCase("false in its name", false_in_its_name, needs_key=True),
+    WireCase("false in its name", false_in_its_name, needs_key=True, hangs_fast_dds=True),
     WireCase("false from another writer", false_from_another_writer),
     WireCase("button stopped", button_stopped, presses=False),
     WireCase("link cut", link_cut, presses=False),

@@ -33,7 +33,7 @@ from auras_ros.nodes.common.config import read_config
 from auras_ros.nodes.common.stop_signature import write_new_key
 from auras_ros.nodes.common.supervisor import Supervisor, SupervisorError
 from auras_ros.report.result import Say
-from auras_ros.ros import LoggingSeverity, SignalHandlerOptions, init, try_shutdown
+from auras_ros.ros import BACKEND, LoggingSeverity, SignalHandlerOptions, init, try_shutdown
 from auras_ros.ros.callbacks import Callbacks
 
 SILENCE_MS = 500.0  # the default of emergency_stop_max_silence_ms
@@ -172,9 +172,16 @@ class WireRun:
                 self._judge.violate("slow press", f"p99 {p99:.1f} ms, promised {STOP_P99_MS:g}")
 
     def _press(self, case: WireCase) -> None:
-        """One press, held for a second."""
-        harness, button = self._harness, self._target.button
+        """One press, held for a second, and driving again."""
+        harness = self._harness
         began_ns = harness.now_ns()
+        with ExitStack() as stack:
+            if BACKEND == "rclpy" and case.hangs_fast_dds:
+                stack.enter_context(harness.may_end("actuator"))
+            self._attack(case, began_ns)
+
+    def _attack(self, case: WireCase, began_ns: int) -> None:
+        harness, button = self._harness, self._target.button
         with case.attack(self._target):
             if case.presses:
                 harness.pause(harness.rng.uniform(0.0, BEFORE_PRESS_S))

@@ -60,7 +60,6 @@ from auras_ros.ros.callbacks import WAKE_S, Callbacks
 from auras_ros.ros.identity import UNKNOWN, identifies, publisher_of
 from auras_ros.ros.msg import Bool, String
 from auras_ros.ros.srv import Trigger
-from auras_ros.ros.wait_guard import WaitGuard
 
 KEPT = 1000  # length of the queue
 # If so many messages come within a second, or since the queue was last empty, some may have been lost while the thread
@@ -181,9 +180,13 @@ class EmergencyStop:
         """Why required buttons are not listened to: the thread does not run. Called in the tick thread; empty if it
         runs."""
         limit_s = self.rules.max_silence_s
-        if self.rules.repeats and time.monotonic() - self._turned_s > limit_s:
+        if self.rules.repeats and not self.has_run_within(limit_s):
             return f"emergency stop: its thread has not run for {limit_s * 1e3:g} ms"
         return ""
+
+    def has_run_within(self, seconds: float) -> bool:
+        """Whether the thread has run in that time."""
+        return time.monotonic() - self._turned_s <= seconds
 
     def close(self) -> None:
         """End the thread and its node."""
@@ -200,9 +203,8 @@ class EmergencyStop:
         idle = 0
         # Made here, after the process's own executor: the first one reads what other nodes announce of themselves,
         # which may be large, and this thread must neither read that nor wait for who does.
-        with closing(WaitGuard()) as guard, closing(Callbacks(self.node)) as callbacks:
+        with closing(Callbacks(self.node)) as callbacks:
             while not self._ended.is_set():
-                guard.note_turn()
                 self._challenge()
                 called = self._called
                 try:

@@ -28,6 +28,7 @@ from auras_ros.nodes.common.diagnostics import Diagnostics
 from auras_ros.nodes.common.messages import json_message
 from auras_ros.nodes.common.qos import LATCHED
 from auras_ros.nodes.common.stop_signature import KeyFileError
+from auras_ros.nodes.common.watchdog import Watchdog
 from auras_ros.parameters import ParameterError
 from auras_ros.ros import Clock, ClockType, Node
 from auras_ros.ros.msg import String
@@ -37,6 +38,9 @@ from auras_ros.ros.srv import Trigger
 
 STATE_PERIOD_S = 0.05
 LOOK_PERIOD_S = 0.25  # how often the graph is checked for other publishers of commands
+# A thread that hangs in the middleware for so long does not come back (Fast DDS, after one forged packet); it may hold
+# the interpreter lock, so that no thread runs. Another process ends this one then, and the supervisor starts it again.
+HUNG_S = 4.0
 COLLECT_PERIOD_S = 1.0  # garbage collection; the automatic collector is off, and this thread may wait
 
 
@@ -59,6 +63,7 @@ class Actuator(Node):
         self._diagnostics.add_all(self._status.tasks())
         self._diagnostics.count_also(self._inputs.stop.node)  # that node has no diagnostics of its own
         self._arm_now, self._armed_ns = settings.arm_on_start, 0
+        self._watchdog = Watchdog(HUNG_S, self._on_no_watchdog)
         self._state = self.create_publisher(String, "~/state", LATCHED)
         self.create_service(Trigger, "~/arm", partial(self._answer, self._on_arm))
         self.create_service(Trigger, "~/release_stop", partial(self._answer, self._inputs.stop.buttons.release))
@@ -71,7 +76,8 @@ class Actuator(Node):
 
     def start(self) -> None:
         """Raise the process's priority, then start the emergency stop and the ticks."""
-        self._loop.configure_process()  # first, because it sets the priority of all threads, also of later ones
+        self._watchdog.start()  # before this process's priority is raised, which a child would inherit
+        self._loop.configure_process()  # before any thread is started, because it sets the priority of all
         self._inputs.start()
         self._loop.start()
         self.get_logger().info(f"emergency stop: {self._inputs.stop.rules}")
@@ -82,8 +88,14 @@ class Actuator(Node):
 
     def halt(self) -> None:
         """Disarm and publish the final hold command."""
+        self._watchdog.close()
         self._loop.halt()
         self._inputs.close()
+
+    def _on_no_watchdog(self, why: str) -> None:
+        self.get_logger().error(
+            f"no watchdog process: an actuator that hangs in the middleware will not be ended: {why}"
+        )
 
     def _arm(self) -> tuple[bool, str]:
         reason = arming_refusal(self._inputs.situation(self._conflict.known), self.settings)
@@ -120,6 +132,8 @@ class Actuator(Node):
             self._diagnostics.changed()
 
     def _report(self) -> None:
+        if self._inputs.stop.has_run_within(HUNG_S):
+            self._watchdog.beat(watched=True)
         self._inputs.look()
         if self._arm_now and (self._loop.stopped_by_person or self._arm()[0]):
             self._arm_now = False
