@@ -174,9 +174,9 @@ def _attacking(names: Sequence[str], target: AttackTarget, core: int) -> Iterato
         for name in names:
             is_begun = context.Event()
             given = (ATTACKS[name], target, frozenset({core}), is_begun)
-            process = context.Process(target=run_attack, args=given, name=name, daemon=True)
-            process.start()
-            processes.append(process)
+            started = context.Process(target=run_attack, args=given, name=name, daemon=True)
+            started.start()
+            processes.append(started)
             begun.append(is_begun)
         for name, is_begun in zip(names, begun, strict=True):
             if not is_begun.wait(START_S):
