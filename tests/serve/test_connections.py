@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import re
+import resource
 import socket
 import threading
 import time
@@ -391,8 +392,8 @@ def test_connections_stay_below_the_descriptors(monkeypatch: pytest.MonkeyPatch)
     def set_limits(_which: int, pair: tuple[int, int]) -> None:
         limits["soft"], limits["hard"] = pair
 
-    monkeypatch.setattr(connections.resource, "getrlimit", lambda _which: (limits["soft"], limits["hard"]))
-    monkeypatch.setattr(connections.resource, "setrlimit", set_limits)
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (limits["soft"], limits["hard"]))
+    monkeypatch.setattr(resource, "setrlimit", set_limits)
     for soft, hard in ((1024, 1 << 20), (1024, 1024), (64, 64), (1 << 20, 1 << 20)):
         limits.update(soft=soft, hard=hard)
         count, accepted_at_once = connections.connection_limits()
