@@ -52,7 +52,7 @@ class StageProfile:
     def __post_init__(self) -> None:
         for name, time in self._times():
             if not is_number(time) or not 0 <= time <= MOST_MS:
-                raise ValueError(f"profile: {name}: {shown(time)} is not a time in ms")
+                raise ValueError(f"profile: {name}: {shown(time)} is not a time")
             if time == 0 and name not in ("decode_row", "token_row"):
                 raise ValueError(f"profile: {name}: a time of 0")
         if not is_int(self.units) or not 1 <= self.units <= MOST_UNITS:

@@ -186,7 +186,7 @@ def test_a_file_of_one_s_own_is_a_world(tmp_path: Path) -> None:
         ({"actions": [{"name": "a,b", "low": 0, "high": 1}]}, r"actions\[0\]: 'a,b' is not a name"),
         ({"actions": [{"name": "a", "low": 1, "high": 1}]}, r"actions\[0\]: low 1.0 is not below high 1.0"),
         ({"actions": [{"name": "a", "low": 0, "high": float("inf")}]}, r"actions\[0\]: high: expected float"),
-        ({"actions": [{"name": "a", "low": 0, "high": 1}] * 2}, "actions: a name is given twice"),
+        ({"actions": [{"name": "a", "low": low, "high": 1} for low in (0, 0.5)]}, "actions: a name is given twice"),
         ({"success": {"at_least": 1}}, "success: from is missing"),
         ({"reward": {"from": "reward", "low": 1, "high": 1}}, "reward: low and high are equal"),
         ({"sub_goals": {"a": "reward"}}, "sub_goals: a: expected from, got 'reward'"),
