@@ -54,8 +54,5 @@ for _module, _names in _RCLPY.items():
         raise supported.lacking(_error) from _error
     __all__.extend(_names)
 if BACKEND == "rclpy":
-    try:
-        importlib.import_module(f"{__name__}.rclpy_logger").escape_log_lines()
-    except (ImportError, AttributeError) as _error:
-        raise supported.lacking(_error) from _error
+    importlib.import_module(f"{__name__}.rclpy_logger").escape_log_lines()
     globals()["init"] = importlib.import_module(f"{__name__}.fastdds").init  # rclpy's, with a profile for Fast DDS

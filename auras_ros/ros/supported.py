@@ -16,6 +16,7 @@ from pathlib import Path
 from auras_ros import installed_ros
 from auras_ros.installed_ros import CYCLONE, FAST
 
+from . import rclpy_logger
 from .backend import BACKEND
 
 UNKNOWN = "unknown"
@@ -160,7 +161,8 @@ def check() -> str:
         return ""
     if folder := installed_ros.sourced_beside_wheels():
         raise UnsupportedRosError(installed_ros.mixed(folder), installed_ros.MIXED_REMEDY)
-    return warning(in_use())
+    warnings = [warning(in_use()), rclpy_logger.warning()]
+    return "; ".join(text for text in warnings if text)
 
 
 def _rclpy_folder() -> Path | None:

@@ -29,11 +29,14 @@ TOOLS = {
     "heap",
     "output",
     "own_environment",
+    "panics",
     "parameter_file",
     "parameters",
     "registry",
     "resources",
     "spelling",
+    "text_file",
+    "values",
 }  # every room may use them
 ENDS = ("observation", "action")
 CORE = ("loading", "pipeline", "policies", "checkpoints", "models", "kernels")
@@ -108,7 +111,7 @@ AGAINST_THE_GRAIN = [
     ("sim", "auras_ros.ros"),
     ("sim/gym", "auras_ros.sim.pusht"),
     ("sim/process", "auras_ros.sim.worlds"),
-    ("engine", "auras_ros.child"),
+    ("lora", "auras_ros.child"),
     ("evaluate", "auras_ros.sim.pusht"),
     ("nodes", "auras_ros.bench"),
     ("train", "auras_ros.cli"),

@@ -25,6 +25,7 @@ ENTRY_POINTS = {
     "auras": "auras_ros.cli.main:main",
     "agent": "auras_ros.nodes.agent.node:program",
     "actuator": "auras_ros.nodes.actuator.node:main",
+    "button": "auras_ros.nodes.button.node:main",
     "vlm": "auras_ros.nodes.vlm.node:program",
     "sim_bridge": "auras_ros.sim.bridge.node:main",
 }

@@ -69,12 +69,16 @@ class StopTopic:
 
     label: str  # as the settings name it
     name: str  # fully qualified
-    down: dict[bytes, int] = field(default_factory=dict)  # publisher whose newest word is True -> number of its press
-    spoke: set[bytes] = field(default_factory=set)  # publishers of which a message was received
-    spoke_kept: set[bytes] = field(default_factory=set)  # those of them that the transient local reader heard
-    discovered_s: dict[bytes, float] = field(default_factory=dict)  # publisher -> when ROS first named it
-    buttons: dict[bytes, Button] = field(default_factory=dict)
-    bad_words: int = 0  # signed words that were refused
+    # Publisher whose newest word is True -> number of its press.
+    down: dict[bytes, int] = field(init=False, default_factory=dict)
+    # Publishers of which a message was received, and those of them that the transient local reader heard.
+    spoke: set[bytes] = field(init=False, default_factory=set)
+    spoke_kept: set[bytes] = field(init=False, default_factory=set)
+    # Publisher -> when ROS first named it.
+    discovered_s: dict[bytes, float] = field(init=False, default_factory=dict)
+    # Publishers that repeat their state, also those that do not count yet.
+    buttons: dict[bytes, Button] = field(init=False, default_factory=dict)
+    bad_words: int = field(init=False, default=0)  # signed words that were refused
 
     def press(self, publisher: bytes, number: int) -> None:
         """Note a True."""
