@@ -66,6 +66,7 @@ class SoakHarness:
         self.unread_log = log.unread if log else nullcontext  # a block in which nobody reads it
         self.closed_log = log.closed if log else nullcontext  # one in which nobody could
         self._killed: set[str] = set()
+        self._may_end: set[str] = set()
         self._started_again_ns: dict[str, int] = {}  # process -> just before the supervisor started it again
         self._bags: dict[str, list[Any]] = {}
         self._looked_s = self._read_s = 0.0
@@ -120,7 +121,7 @@ class SoakHarness:
             return
         if name in self._killed:
             self._killed.remove(name)
-        else:
+        elif name not in self._may_end:
             self.judge.violate("process ended", news)
 
     def until(self, condition: Callable[[], Any], patience_s: float | None = None) -> bool:
@@ -190,12 +191,12 @@ class SoakHarness:
 
     @contextmanager
     def may_end(self, name: str) -> Iterator[None]:
-        """A block in which this process may end, once, without a violation."""
-        self._killed.add(name)
+        """A block in which this process may end, again and again, without a violation."""
+        self._may_end.add(name)
         try:
             yield
         finally:
-            self._killed.discard(name)
+            self._may_end.discard(name)
 
     def started_again_ns(self, name: str, since_ns: int) -> int:
         """Just before the process was started again after that time; now, if it was not."""

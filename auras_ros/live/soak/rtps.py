@@ -12,7 +12,7 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -194,10 +194,20 @@ def open_ports(domain: int) -> list[int]:
     return sorted(bound.intersection(ports))
 
 
-def send(packets: Iterable[bytes], domain: int, rate_hz: float = 2000.0) -> int:
-    """Send each packet to every open port of the domain on loopback, at most so many packets a second, so that the
-    receivers' socket buffers do not overflow. Returns the number of packets."""
-    ports = open_ports(domain)
+def own_ports() -> set[int]:
+    """The UDP ports on which this process listens."""
+    inodes = set()
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # closed meanwhile
+            inodes.add(str(descriptor.readlink()).removeprefix("socket:[").removesuffix("]"))
+    lines = [line.split() for line in Path("/proc/net/udp").read_text().splitlines()[1:]]
+    return {int(fields[1].rpartition(":")[2], 16) for fields in lines if fields[9] in inodes}
+
+
+def send(packets: Iterable[bytes], domain: int, rate_hz: float = 2000.0, spared: Collection[int] = ()) -> int:
+    """Send each packet to every open port of the domain on loopback but the spared ones, at most so many packets a
+    second, so that the receivers' socket buffers do not overflow. Returns the number of packets."""
+    ports = [port for port in open_ports(domain) if port not in spared]
     sent = 0
     begin_s = time.monotonic()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:

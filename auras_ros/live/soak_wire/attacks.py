@@ -45,18 +45,21 @@ class Target:
         return [bytes(info.endpoint_gid)[:16] for info in infos]
 
     def send(self, make: Callable[[bytes], list[bytes]]) -> None:
-        """Send what is made for each of the button's writers."""
-        rtps.send([packet for guid in self.writers() for packet in make(guid)], self.domain)
+        """Send what is made for each of the button's writers, to everybody but this process, which is to judge."""
+        packets = [packet for guid in self.writers() for packet in make(guid)]
+        rtps.send(packets, self.domain, spared=rtps.own_ports())
 
     @contextmanager
     def sending(self, make: Callable[[bytes, int], list[bytes]], rate_hz: float) -> Iterator[None]:
         """Send what is made for each of the button's writers and for each number from 0 on, in a thread."""
         writers = self.writers()
+        spared = rtps.own_ports()
         ended = threading.Event()
 
         def repeat() -> None:
             for number in itertools.count():
-                rtps.send([packet for guid in writers for packet in make(guid, number)], self.domain)
+                packets = [packet for guid in writers for packet in make(guid, number)]
+                rtps.send(packets, self.domain, spared=spared)
                 if ended.wait(1.0 / rate_hz):
                     return
 
