@@ -54,13 +54,18 @@ def listed(kind: type[Value], known: Collection[Value] = ()) -> Callable[[str], 
             raise argparse.ArgumentTypeError(f"expected {what} separated by commas, got {text!r:.80}") from None
         if len(values) > MOST_VALUES:
             raise argparse.ArgumentTypeError(f"expected {MOST_VALUES} values at most, got {len(values)}")
-        if large := [value for value in values if not isinstance(value, str) and not abs(value) <= MOST_AMOUNT]:
+        if large := [value for value in values if _is_too_large(value)]:
             raise argparse.ArgumentTypeError(f"expected numbers up to {MOST_AMOUNT:g}, got {shown(large[0])}")
         if unknown := [value for value in values if known and value not in known]:
             raise argparse.ArgumentTypeError(f"{unknown[0]!r:.80} is not known; known: {', '.join(map(str, known))}")
         return values
 
     return parse
+
+
+def _is_too_large(value: object) -> bool:
+    """Whether it is a number above MOST_AMOUNT, infinite, or none at all (NaN)."""
+    return isinstance(value, int | float) and not abs(value) <= MOST_AMOUNT
 
 
 def amount(text: str) -> float:

@@ -104,9 +104,10 @@ class LoadedNode(LifecycleNode):
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         self._refused = None
         self._set_state("configuring")
+        refusals: tuple[type[Exception], ...] = (*self.BAD_SETTINGS_ERRORS, ExtensionPanicError)
         try:
             ready = self._configure(current_parameters(self, self.SETTINGS))
-        except (*self.BAD_SETTINGS_ERRORS, ExtensionPanicError) as error:
+        except refusals as error:
             self._refused = error.with_traceback(None)  # whose frames hold what was loaded
             if not self._starting:  # else `start` raises it
                 self.get_logger().error(f"cannot configure: {error}")
