@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from auras_ros.bench.policies import names
-from auras_ros.checkpoints.limits import shown
 from auras_ros.device import DeviceError
 from auras_ros.device.make import kind_of
 from auras_ros.measure.cores import available
 from auras_ros.measure.window import Length
+from auras_ros.number_checks import shown
 from auras_ros.pipeline.plan import Plan
 
 Value = TypeVar("Value", int, float, str)

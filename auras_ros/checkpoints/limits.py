@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from auras_ros.number_checks import shown as shown
+
 LAYERS, WIDTH, STEPS, HORIZON, HISTORY = 256, 65_536, 1000, 1024, 64
 VOCABULARY, PROMPT = 1 << 20, 4096  # ids, and ids of one prompt
 
@@ -28,18 +30,6 @@ def most(key: str, value: object, limit: int) -> None:
     """Raises ValueError if the number is above the limit."""
     if isinstance(value, int | float) and value > limit:
         raise ValueError(f"{key}: {shown(value)} is more than {limit}, the most that is supported")
-
-
-def shown(value: object) -> str:
-    """A short text of a file's value, for errors. Python does not print integers of thousands of digits."""
-    if isinstance(value, int) and value.bit_length() > 64:
-        return f"a number of {value.bit_length()} bits"
-    if isinstance(value, list | tuple) and len(value) <= 8 and not any(isinstance(e, list | tuple) for e in value):
-        return f"[{', '.join(map(shown, value))}]"
-    if isinstance(value, list | tuple | dict | set | frozenset):
-        return f"{type(value).__name__} of {len(value)}"
-    text = repr(value) if isinstance(value, str | bytes | int | float | None) else f"<{type(value).__name__}>"
-    return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 def check_sizes(owner: str, key: str, value: Any, depth: int) -> None:

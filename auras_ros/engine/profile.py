@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from auras_ros.checkpoints.limits import shown
-from auras_ros.observation.checks import is_int, is_number
+from auras_ros.number_checks import is_int, is_number, shown
 from auras_ros.text_file import MEBIBYTE, read_text_file
 
 MOST_BYTES = MEBIBYTE

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from auras_ros.checkpoints.limits import shown
 from auras_ros.evaluate.charged import DURATIONS, Charged
 from auras_ros.evaluate.episode_runner import Task
 from auras_ros.evaluate.episode_runners import REQUESTS_PER_EPISODE, SEEDS
@@ -14,7 +13,7 @@ from auras_ros.evaluate.fit import misfit
 from auras_ros.evaluate.lockstep import Timing
 from auras_ros.evaluate.paused import Paused
 from auras_ros.measure.cores import available
-from auras_ros.observation.checks import is_int, is_number
+from auras_ros.number_checks import is_int, is_number, shown
 from auras_ros.pipeline.plan import MODES, Plan, PlanError
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.sim.world import Sim

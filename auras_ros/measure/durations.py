@@ -16,11 +16,10 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from auras_ros.checkpoints.limits import shown
 from auras_ros.loading.pipeline import example, executor_on
 from auras_ros.measure.cores import available, on_cores
 from auras_ros.measure.running import Running
-from auras_ros.observation.checks import is_int, is_number
+from auras_ros.number_checks import is_int, is_number, shown
 from auras_ros.pipeline.live import Frame
 from auras_ros.pipeline.modes import Executor
 from auras_ros.pipeline.plan import Plan, PlanError

@@ -6,21 +6,13 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any
 
-MAX_NUMBER = 1e300  # far below the largest double: differences and ratios stay finite too
+from auras_ros.number_checks import MAX_NUMBER as MAX_NUMBER
+from auras_ros.number_checks import is_int as is_int
+from auras_ros.number_checks import is_number as is_number
 
 
 class SpecError(ValueError):
     """A specification that contradicts itself; the text names owner and field."""
-
-
-def is_int(value: object) -> bool:
-    """An int that is not a bool."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def is_number(value: object) -> bool:
-    """A finite int or float that is not a bool."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MAX_NUMBER
 
 
 def known_keys(owner: str, raw: object, known: set[str], required: set[str]) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from auras_ros import parameter_file, resources
-from auras_ros.observation.checks import is_number
+from auras_ros.number_checks import is_number
 from auras_ros.parameters import ParameterError
 from auras_ros.sim.world import ActionChannel, WorldCamera
 from auras_ros.spelling import nearest

@@ -27,13 +27,16 @@ TOOLS = {
     "environments",
     "exit_status",
     "heap",
+    "number_checks",
     "output",
     "own_environment",
+    "panics",
     "parameter_file",
     "parameters",
     "registry",
     "resources",
     "spelling",
+    "text_file",
 }  # every room may use them
 ENDS = ("observation", "action")
 CORE = ("loading", "pipeline", "policies", "checkpoints", "models", "kernels")
