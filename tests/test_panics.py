@@ -102,8 +102,12 @@ def test_a_node_refuses_to_start_with_status_2(tmp_path: Path) -> None:
 def test_a_callback_that_panics_does_not_end_its_node(tmp_path: Path) -> None:
     raised, said = panic(tmp_path), list[str]()
     failures = CallbackFailures()
-    with failures.guarded("a callback", said.append):
+
+    def callback() -> None:
         raise raised
+
+    with failures.guarded("a callback", said.append):
+        callback()
     assert failures.count == 1
     assert "ExtensionPanicError: the library panicked" in said[0]
 

@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 
-from auras_ros.engine import replicas
 from auras_ros.engine.options import EngineOptions
 from auras_ros.engine.replica_link import AddAdapter, Piece, Ready, ReplicaOptions, Taken
 from auras_ros.engine.replicas import Replica, ReplicaError
@@ -63,7 +62,7 @@ def linked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Linked]:
 
     ended: list[Any] = []
     monkeypatch.setattr(threading, "excepthook", ended.append)
-    monkeypatch.setattr(replicas.multiprocessing, "get_context", lambda _: Context)
+    monkeypatch.setattr(multiprocessing, "get_context", lambda _: Context)
     made = Linked(Replica("replica 0", ReplicaOptions(Path("/nowhere"), "auto", EngineOptions(), (0,))), ours[0])
     yield made
     made.replica.close()
