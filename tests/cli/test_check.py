@@ -31,7 +31,7 @@ def test_a_bad_file_is_status_2_and_others_are_looked_at(tmp_path: Path, capsys:
 def test_without_a_file_every_parameter_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert check.run([]) == 0
     every = capsys.readouterr().out
-    assert "  require_emergency_stop  (bool; false)\n      refuse arming without a live publisher" in every
+    assert "  require_emergency_stop  (bool; false)\n      refuse arming without a live button" in every
     assert "  rate_hz  (float, 10 to 200; 100.0)\n" in every
     assert check.run(["--parameters", "pusht"]) == 0
     assert capsys.readouterr().out.startswith("pusht:\n  seed  (int, 0 to 2147483647; 0)\n")

@@ -18,10 +18,10 @@ from auras_ros.nodes.actuator.settings import load_contract
 from auras_ros.nodes.common.supervisor import Supervisor
 from auras_ros.ros import init, try_shutdown
 from auras_ros.ros.callbacks import Callbacks
-from tests.nodes.conftest import actuator, checkpoint, children, contract, domain, fake, robot, watch
+from tests.nodes.conftest import actuator, checkpoint, children, contract, digest, domain, fake, robot, watch
 from tests.nodes.wire import PATIENCE_S
 
-__all__ = ["actuator", "checkpoint", "children", "contract", "domain", "fake", "robot", "watch"]
+__all__ = ["actuator", "checkpoint", "children", "contract", "digest", "domain", "fake", "robot", "watch"]
 RATE_HZ, MAX_AGE_MS = 100.0, 1600.0
 
 

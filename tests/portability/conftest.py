@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.nodes import wire
-from tests.nodes.conftest import actuator, checkpoint, children, contract, fake, robot, vlm_folder, watch
+from tests.nodes.conftest import actuator, checkpoint, children, contract, digest, fake, robot, vlm_folder, watch
 
-__all__ = ["actuator", "checkpoint", "children", "contract", "fake", "robot", "vlm_folder", "watch"]
+__all__ = ["actuator", "checkpoint", "children", "contract", "digest", "fake", "robot", "vlm_folder", "watch"]
 DOMAINS = range(50, 60)
 _next_domain = itertools.cycle(DOMAINS)
 

@@ -23,7 +23,7 @@ class HostileAsk(NamedTuple):
 
 def hostile(chance: random.Random, body_mib: int) -> dict[str, HostileAsk]:
     """body_mib: the server's limit. Its other limits are its defaults."""
-    deep, large = chance.choice([5_000, 100_000]), b" " * ((body_mib << 20) + chance.randrange(1, 9999))
+    deep, large = chance.choice([5_000, 30_000]), b" " * ((body_mib << 20) + chance.randrange(1, 9999))
     nested = '{"properties":{"a":' * (depth := chance.randrange(150, 400)) + "{}" + "}}" * depth
     picture = _png(8, 8)
     return {

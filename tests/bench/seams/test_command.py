@@ -269,7 +269,7 @@ def test_where_nothing_was_joined_there_is_nothing_to_say(tmp_path: Path) -> Non
         (["--jitter=1.5"], "jitter: must be in [0, 1]"),
         (["--join=glue"], "join: no 'glue'; known: switch, blend-50"),
         (["--blend-ms=-5"], "blend_ms: -5"),
-        (["--blend-ms=nan"], "blend_ms: nan"),
+        (["--blend-ms=nan"], "--blend-ms: expected numbers up to 1e+09, got nan"),
         (["--ensemble-decay=-1"], "ensemble_decay"),
         (["--rate-hz=15"], "rate_hz: a step of 100 ms must hold a whole number of ticks, not 1.5"),
         (["--rate-hz=5"], "rate_hz"),
