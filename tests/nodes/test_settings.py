@@ -314,7 +314,7 @@ def test_a_name_in_a_file_is_refused_by_the_node_as_by_auras_run(
     path.write_text(f"{text}/**: {{ros__parameters: {{checkpoint: no_such_policy, autostart: true}}}}\n")
     assert {"actuator": actuator, "agent": agent}[node].main([node, "--ros-args", "--params-file", str(path)]) == 2
     assert capfd.readouterr().err.splitlines() == [
-        f"error: {path}:3: actuator: no parameter 'emergency_stop'; did you mean require_emergency_stop?",
+        f"error: {path}:3: actuator: no parameter 'emergency_stop'; did you mean emergency_stops?",
         f"error: {path}:4: actuator: no parameter 'max_age_ms'; did you mean max_chunk_age_ms?",
     ]
 

@@ -119,14 +119,14 @@ class Cell:
         self.stamps_ns: dict[str, list[int]] = {name: [] for name in CAMERAS}
         self._cameras = {name: node.create_publisher(Image, f"camera/{name}/image_raw", sensor) for name in CAMERAS}
         self._joints = node.create_publisher(JointState, "joint_states", sensor)
-        self._latched = [node.create_publisher(Bool, "emergency_stop", LATCHED)]
-        self._latched.append(node.create_publisher(String, "robot_description", LATCHED))
-        self._latched[0].publish(Bool(data=False))
+        self._button = node.create_publisher(Bool, "emergency_stop", LATCHED)
+        self._description = node.create_publisher(String, "robot_description", LATCHED)
         limits = "".join(URDF_LIMIT.format(name) for name in ARMS)
-        self._latched[1].publish(String(data=f'<robot name="two_arms">{limits}</robot>'))
+        self._description.publish(String(data=f'<robot name="two_arms">{limits}</robot>'))
         self._loop = Loop(0.05, self._step)
 
     def _step(self) -> None:
+        self._button.publish(Bool(data=False))
         now_ns = time.time_ns()
         names, at = [*reversed(ARMS), "gripper"], [*reversed(REST.tolist()), 0.04]
         self._joints.publish(JointState(header=Header(stamp=to_time_msg(now_ns)), name=names, position=at))

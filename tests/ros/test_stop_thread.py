@@ -12,7 +12,6 @@ from auras_ros.nodes.actuator.emergency_stop import REQUESTED, EmergencyStop
 from auras_ros.nodes.actuator.node import Actuator
 from auras_ros.ros import Node, SingleThreadedExecutor, init, try_shutdown
 from auras_ros.ros.callbacks import Callbacks
-from auras_ros.ros.identity import UNKNOWN
 from auras_ros.ros.msg import Bool, String
 from auras_ros.ros.srv import Trigger
 from tests.nodes.actuator.test_stop_thread import latched, other, owner, stop, until
@@ -63,8 +62,8 @@ def test_a_publisher_of_another_type_is_named(stop: EmergencyStop, owner: Node, 
     executor = SingleThreadedExecutor()
     executor.add_node(owner)
     other.create_publisher(String, "emergency_stop", LATCHED)
-    until(stop.publishers, lambda: executor.spin_once(0.0))
-    until(lambda: stop.deaf_to() == ["/other"], lambda: executor.spin_once(0.0))
+    until(stop.buttons.publishers, lambda: executor.spin_once(0.0))
+    until(lambda: stop.buttons.deaf_to() == ["/other"], lambda: executor.spin_once(0.0))
 
 
 def test_a_flood_that_was_taken_back_makes_no_silent_publisher_heard(
@@ -73,11 +72,11 @@ def test_a_flood_that_was_taken_back_makes_no_silent_publisher_heard(
     executor = SingleThreadedExecutor()
     executor.add_node(owner)
     other.create_publisher(Bool, "emergency_stop", LATCHED)
-    until(stop.publishers, lambda: executor.spin_once(0.0))
-    assert not stop.present(), "it has said nothing"
-    stop._press(UNKNOWN, emergency_stop.FLOODED)
-    assert stop.release()[0]
-    assert not stop.present()
+    until(stop.buttons.publishers, lambda: executor.spin_once(0.0))
+    assert not stop.buttons._is_present(stop._words.topics[0]), "it has said nothing"
+    stop._press(stop._words.topics[0], emergency_stop.FLOODED)
+    assert stop.buttons.release()[0]
+    assert not stop.buttons._is_present(stop._words.topics[0])
 
 
 def test_it_waits_for_nobody_who_writes_the_log(

@@ -33,7 +33,7 @@ from auras_ros.live.soak.harness import SoakHarness
 from auras_ros.live.soak.judge import CommandLimits, Judge
 from auras_ros.live.soak.topics import HEARTBEAT, JOINTS
 from auras_ros.live.soak.witness import Witness
-from auras_ros.nodes.actuator.settings import load_contract
+from auras_ros.nodes.actuator.settings import load_contract, load_digest
 from auras_ros.nodes.common.messages import json_message
 from auras_ros.nodes.common.qos import LATCHED
 from auras_ros.nodes.common.supervisor import Supervisor
@@ -77,7 +77,8 @@ class ArmingLoop:
         self.harness = SoakHarness(witness, callbacks, supervisor, rng, lambda: False)
         stack.enter_context(closing(self.harness))
         beats = stack.enter_context(self.harness.publisher(HEARTBEAT, listeners=0))
-        beat = json_message({"session": "test", "lifecycle": "active", "state": "running"})
+        facts = {"session": "test", "lifecycle": "active", "state": "running", "checkpoint": load_digest(checkpoint)}
+        beat = json_message(facts)
         stack.enter_context(self.harness.timer(0.02, lambda: beats.publish(beat)))
         assert self.harness.until(lambda: witness.state, START_S), (folder / "log.txt").read_text()
         witness.press(False)  # arming waits for the first message of a button that was discovered
