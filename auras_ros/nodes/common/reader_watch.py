@@ -60,6 +60,10 @@ class _Publisher:
         return statistics.median(intervals_s) if intervals_s else ASSUMED_PERIOD_S
 
 
+def _closed(*_: Any) -> None:
+    """In place of the functions of a closed reader."""
+
+
 class WatchedReader:
     """One subscription that can be made again; `ReaderWatch.add` makes it.
 
@@ -96,10 +100,13 @@ class WatchedReader:
         self.subscription = create(self._on_message)
 
     def close(self) -> None:
-        """Destroy the subscription for good."""
+        """Destroy the subscription for good, and keep nothing of who made it: a released policy must be freed now."""
         if not self.closed:
             self.closed = True
             self._node.destroy_subscription(self.subscription)
+            self.subscription = None
+            self._create = _closed
+            self._receive = _closed
 
     def renew(self) -> None:
         """Destroy the subscription and make it again."""
