@@ -191,7 +191,10 @@ class ActuatorInputs:
             )
 
     def position_doubt(self) -> str:
-        """Why the robot's position is not certain now, so that arming is refused; empty if it is."""
+        """Why the robot's position is not certain now, so that arming is refused; empty if it is, and while commands
+        are active: these move the robot to and fro, and arming again continues from the last one."""
+        if not self._loop.stream.silent:
+            return ""
         return self._joint_publishers.doubt(self._clock.now_ns())
 
     def look_at_joint_publishers(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from auras_ros.nodes.actuator.other_publishers import DISCOVERY_NS
-from auras_ros.ros.msg import Float64MultiArray, String
+from auras_ros.ros.msg import Float64MultiArray, JointState, String
 from tests.nodes.diagnosed import Diagnosed
 from tests.nodes.stand_ins import FakeAgent, Robot, ramp
 from tests.nodes.wire import MS, RELIABLE, Child, Children, Watch
@@ -149,3 +149,30 @@ def test_one_of_the_same_name_counts_while_it_is_stopped_and_until_a_killed_one_
     assert said["conflict"] == ["/actuator on action"]
     first.send(signal.SIGKILL)
     watch.state_where(lambda state: not state["conflict"], "the killed one is forgotten")
+
+
+def test_arming_again_while_commands_are_sent_does_not_ask_where_the_robot_is(
+    actuator: Callable[..., Child], fake: FakeAgent, watch: Watch, robot: Robot
+) -> None:
+    """Guards against a robot that its policy moves to and fro, which rclpy 7.1 shows like two publishers."""
+    actuator(place_tolerance=0.0)
+    fake.live()
+    fake.drive(ramp())
+    watch.arm()
+    watch.armed()
+    other = watch.node.create_publisher(JointState, "joint_states", 10)
+    watch.until(lambda: other.get_subscription_count() > 0, "the actuator's reader")
+    for _ in range(5):
+        other.publish(robot.joint_states(position=(200.0, 200.0)))
+        tick = watch.states[-1]["tick"]
+        watch.state_where(lambda state, tick=tick: state["tick"] > tick + 5, "time in which it was heard")
+        assert watch.call("actuator/arm")[0]
+    watch.call("actuator/disarm")
+
+    def is_refused() -> bool:
+        other.publish(robot.joint_states(position=(200.0, 200.0)))
+        answer = watch.call("actuator/arm")[1]
+        watch.call("actuator/disarm")
+        return answer.startswith("joint_states: ")
+
+    watch.until(is_refused, "it is refused while it is disarmed")
