@@ -6,8 +6,10 @@ import contextlib
 import re
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,7 +70,10 @@ def test_an_attack_is_refused_and_others_are_answered(
                     ATTACKS[name](target)
 
         def count() -> float:
-            text = served.get("/metrics", Authorization=authorization)[1]
+            try:
+                text = served.get("/metrics", Authorization=authorization)[1]
+            except ConnectionError:  # beside so many new connections, this one was the oldest that had said nothing
+                return 0.0
             line = re.search(rf"^{re.escape(counted)} (\S+)$", text, re.MULTILINE)
             return float(line[1]) if line else 0.0
 
@@ -76,11 +81,22 @@ def test_an_attack_is_refused_and_others_are_answered(
         attacking.start()
         try:
             until(lambda: count() >= 3)
-            assert served.get("/health")[0] == 200
-            assert served.post(TEXT, {"prompt": "left", "max_tokens": 2}, Authorization=authorization)[0] == 200
+            until(lambda: answers(lambda: served.get("/health")))
+            question = {"prompt": "left", "max_tokens": 2}
+            until(lambda: answers(lambda: served.post(TEXT, question, Authorization=authorization)))
         finally:
             target.ended.set()
             attacking.join()
+
+
+def answers(ask: Callable[[], Any]) -> bool:
+    """Whether the answer is 200. A client that was given up before it could ask, asks again."""
+    try:
+        status = ask()[0]
+    except ConnectionError:
+        return False
+    assert status == 200
+    return True
 
 
 def take_every_place(target: AttackTarget) -> None:
