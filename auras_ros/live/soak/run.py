@@ -119,11 +119,9 @@ def soak(settings: SoakSettings, log: Path, stop: Callable[[], bool], progress: 
     Returns what was found, earlier when `stop`. Raises SoakError, or SupervisorError where the nodes cannot start.
     """
     config = resources.find("config", "demo.yaml")
-    actuator = read_config(config).section("actuator")
-    rate_hz, max_age_ms = float(actuator["rate_hz"]), float(actuator["max_chunk_age_ms"])
-    channels = [(each.lower, each.upper, each.max_rate) for each in load_contract(actuator["checkpoint"]).channels]
+    limits, rate_hz, max_age_ms = command_limits(config)
     kinds = {name: fault for name, fault in faults(max_age_ms, rate_hz).items() if name in (settings.only or (name,))}
-    judge = Judge(CommandLimits.of(channels, rate_hz, max_age_ms))
+    judge = Judge(limits)
     on_this_host_alone()
     init(args=[], signal_handler_options=SignalHandlerOptions.NO)
     with ExitStack() as stack:
@@ -141,6 +139,24 @@ def soak(settings: SoakSettings, log: Path, stop: Callable[[], bool], progress: 
         run = SoakRun(harness, kinds, settings, progress)
         run.play()
         return run.result
+
+
+def command_limits(config: Path) -> tuple[CommandLimits, float, float]:
+    """The limits of a config's actuator, its rate in Hz, and the maximum age of a chunk in ms."""
+    actuator = read_config(config).section("actuator")
+    rate_hz = float(actuator["rate_hz"])
+    max_age_ms = float(actuator["max_chunk_age_ms"])
+    channels = [
+        (channel.lower, channel.upper, channel.max_rate) for channel in load_contract(actuator["checkpoint"]).channels
+    ]
+    return CommandLimits.of(channels, rate_hz, max_age_ms), rate_hz, max_age_ms
+
+
+def wait_until_driving(harness: SoakHarness) -> None:
+    """Wait until the loop drives for the first time. Raises SoakError."""
+    active = harness.until(lambda: harness.witness.heartbeat.get("lifecycle") == "active", START_S)
+    if not active or not harness.drive():
+        raise SoakError(f"the loop did not drive within {START_S:g} s of its start")
 
 
 def wait_alone(witness: Witness, callbacks: Callbacks) -> None:
@@ -173,9 +189,7 @@ class SoakRun:
         try:
             self._progress("starting the loop")
             harness.witness.press(False)
-            active = harness.until(lambda: harness.witness.heartbeat.get("lifecycle") == "active", START_S)
-            if not active or not harness.drive():
-                raise SoakError(f"the loop did not drive within {START_S:g} s of its start")
+            wait_until_driving(harness)
             self._began_s = time.monotonic()
             if self._settings.presses:
                 self.presses()

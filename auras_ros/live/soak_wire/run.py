@@ -22,14 +22,19 @@ import numpy as np
 from auras_ros import resources
 from auras_ros.live.soak.faults.loaded import busy
 from auras_ros.live.soak.harness import MS, Interrupted, SoakHarness
-from auras_ros.live.soak.judge import CommandLimits, Judge
+from auras_ros.live.soak.judge import Judge
 from auras_ros.live.soak.log_pipe import LogPipe
-from auras_ros.live.soak.run import OVERRIDES, START_S, STOP_P99_MS, SoakError, on_this_host_alone, wait_alone
+from auras_ros.live.soak.run import (
+    OVERRIDES,
+    STOP_P99_MS,
+    command_limits,
+    on_this_host_alone,
+    wait_alone,
+    wait_until_driving,
+)
 from auras_ros.live.soak.witness import Witness
 from auras_ros.live.soak_wire.attacks import CASES, TOPIC, Target, WireCase
 from auras_ros.live.soak_wire.button_process import ButtonProcess
-from auras_ros.nodes.actuator.settings import load_contract
-from auras_ros.nodes.common.config import read_config
 from auras_ros.nodes.common.stop_signature import write_new_key
 from auras_ros.nodes.common.supervisor import Supervisor, SupervisorError
 from auras_ros.report.result import Say
@@ -83,10 +88,7 @@ class WireResult:
 def soak_wire(settings: WireSettings, log: Path, stop: Callable[[], bool], progress: Say) -> WireResult:
     """Returns what was found, earlier when `stop`. Raises SoakError, SupervisorError."""
     config = resources.find("config", "demo.yaml")
-    actuator = read_config(config).section("actuator")
-    rate_hz, max_age_ms = float(actuator["rate_hz"]), float(actuator["max_chunk_age_ms"])
-    channels = [(each.lower, each.upper, each.max_rate) for each in load_contract(actuator["checkpoint"]).channels]
-    judge = Judge(CommandLimits.of(channels, rate_hz, max_age_ms))
+    judge = Judge(command_limits(config)[0])
     result = WireResult(judge, settings)
     on_this_host_alone()
     init(args=[], signal_handler_options=SignalHandlerOptions.NO)
@@ -129,9 +131,7 @@ class WireRun:
         began_s = time.monotonic()
         try:
             self._progress("starting the loop")
-            active = harness.until(lambda: harness.witness.heartbeat.get("lifecycle") == "active", START_S)
-            if not active or not harness.drive():
-                raise SoakError(f"the loop did not drive within {START_S:g} s of its start")
+            wait_until_driving(harness)
             began_s = time.monotonic()
             if self._settings.watch_s:
                 self._watch()

@@ -244,15 +244,19 @@ class EmergencyStop:
             self._challenge_publisher.publish(String(data=challenge_text(self._challenges.new(now_s))))
 
     def _judge_silence(self) -> None:
-        """Latch if a required button was silent for too long. Nothing waits to be read."""
+        """Latch if a required button is silent, or if none counts on its topic. Nothing waits to be read."""
         if not self.rules.repeats:
             return
+        limit_ms = self.rules.max_silence_s * 1e3
         for topic in self._words.topics:
             for who in self._words.take_silent(topic, time.monotonic()):
-                limit_ms = self.rules.max_silence_s * 1e3
                 self._latch_required(
                     f"{self.buttons.name(who)} on {topic.name} was silent for more than {limit_ms:g} ms"
                 )
+            # A state and no event: a pause may end just before it is judged, or fall between the check of arming and
+            # arming itself.
+            if not self._words.is_heard(topic):
+                self._latch_required(f"no button repeats {topic.name} within {limit_ms:g} ms")
 
     def _latch_required(self, reason: str) -> None:
         """A required button cannot be relied on: latch if commands are active. Arming is refused anyhow."""
@@ -283,13 +287,14 @@ class EmergencyStop:
             pressed = bool(deserialize_message(payload, Bool).data)
         except Exception as error:  # noqa: BLE001  each ROS raises errors of its own for bytes that are no Bool
             refusal = f"{len(payload)} bytes on {topic.name}: {error}"
-        if pressed and not self._is_repetition(topic, info, pressed):
+        is_repetition = self._is_repetition(topic, info, pressed)
+        if pressed and not is_repetition:
             self._latch(PRESSED)
         self._called += 1
         publisher = publisher_of(info)
         if not refusal and (publisher != UNKNOWN or not identifies(info)):
             self._words.note_word(topic, publisher, is_kept)
-        if self._is_repetition(topic, info, pressed):
+        if is_repetition:
             return
         self._note_message(topic, info, pressed)
         self._count_message(topic)

@@ -174,6 +174,11 @@ class StopWords:
         with self.lock:
             return topic.silent(now_s, self.rules.max_silence_s)
 
+    def is_heard(self, topic: StopTopic) -> bool:
+        """Whether a button counts on this topic."""
+        with self.lock:
+            return bool(topic.heard())
+
     def silent_at_s(self) -> float | None:
         """When the first button will be silent if it says nothing more; None without a button."""
         with self.lock:

@@ -128,9 +128,10 @@ class Challenges:
     def read(self, text: str, topic: str, now_s: float) -> SignedWord:
         """A button's answer on the topic. Raises BadWordError."""
         fields = _fields(text)
-        button, pressed, challenge, signature = (
-            fields.get(name) for name in ("button", "pressed", "challenge", "hmac")
-        )
+        button = fields.get("button")
+        pressed = fields.get("pressed")
+        challenge = fields.get("challenge")
+        signature = fields.get("hmac")
         if not isinstance(button, str) or not 0 < len(button) <= MAX_NAME_CHARS or not button.isprintable():
             raise BadWordError("button: expected a name")
         if not isinstance(pressed, bool):

@@ -15,6 +15,7 @@ import pytest
 from auras_ros.nodes.actuator import command_loop, emergency_stop, realtime, stop_buttons
 from auras_ros.nodes.actuator.emergency_stop import BACKLOG, FLOOD, UNKNOWN, EmergencyStop
 from auras_ros.nodes.actuator.node import Actuator
+from auras_ros.nodes.actuator.stop_words import StopRules
 from auras_ros.nodes.common.diagnostics import QosWatch
 from auras_ros.ros import Context, Node, QoSProfile, SingleThreadedExecutor, init, try_shutdown
 from auras_ros.ros.bounded import RefusedMessages
@@ -251,3 +252,20 @@ def test_nobody_lowers_it_to_the_executors_priority(
         try_shutdown()
     assert asked[0] == (threading.current_thread().name, 50, True)
     assert sorted(asked[1:]) == [("emergency stop", 51, False), ("tick", 51, False)]
+
+
+# -- required buttons -------------------------------------------------------------------------------------
+
+
+def test_a_button_that_pauses_and_dies_before_it_counts_again_is_missed(
+    stop: EmergencyStop, latched: list[str]
+) -> None:
+    """Guards against a silence that nobody judges: after a pause the button counts only with its third word."""
+    stop.rules = stop._words.rules = StopRules(required=True, max_silence_s=0.5)
+    topic = stop._words.topics[0]
+    now_s = time.monotonic()
+    for at_s in (now_s - 2.0, now_s - 1.9, now_s - 1.8, now_s - 1.0):
+        stop._words.note_repetition(topic, BUTTON, False, at_s)
+    stop._judge_silence()
+    assert latched == ["emergency stop: no button repeats /emergency_stop within 500 ms"]
+    assert stop.buttons.latched == latched[0]

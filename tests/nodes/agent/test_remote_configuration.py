@@ -68,7 +68,13 @@ def test_other_nodes_are_told_the_same_of_a_path_that_is_there_and_of_one_that_i
     (tmp_path / "a_file").write_text("")
     (tmp_path / "empty").mkdir()
     with asked(checkpoint, tmp_path, remote_configuration=True) as (agent, parameters, published):
-        for path in (broken, tmp_path / "a_file", tmp_path / "empty", Path("/no/such/folder"), Path("/root/none")):
+        for path in (
+            broken,
+            tmp_path / "a_file",
+            tmp_path / "empty",
+            tmp_path / "no" / "such",
+            Path("/no/such/folder"),
+        ):
             said = len(published)
             assert parameters.set(checkpoint=str(path)) == [(True, "")]
             beats = len(agent.watch.beats)
