@@ -15,6 +15,7 @@ from auras_ros.panics import is_panic, panic_text
 COMMANDS = {
     "run": "start the nodes of a config and keep them alive: auras run config/pusht.yaml",
     "button": "an emergency stop for a robot: a keyboard, a gamepad, or a GPIO pin: auras button",
+    "security": "the SROS 2 policy file of a config's nodes: auras security config/pusht.yaml",
     "check": "check a config for mistakes, or print all parameters: auras check my_robot.yaml",
     "demo": "the complete closed loop on Push-T or another world, sequential and as auras: summary, video, timeline",
     "list": "the names that commands accept: checkpoints and their plans, configs, simulators, architectures, benches",

@@ -26,7 +26,7 @@ from auras_ros.ros import BACKEND, SignalHandlerOptions, init, supported, try_sh
 from auras_ros.ros.callbacks import Callbacks
 from auras_ros.ros.fastdds import avoid_shared_memory, check_confined
 from auras_ros.ros.ranges import discovery_range
-from auras_ros.ros.refusals import SETTINGS_ERRORS
+from auras_ros.ros.refusals import SETTINGS_ERRORS, security_remedy
 from auras_ros.ros.wait_guard import WaitGuard
 
 # After a node's last message: what is in Fast DDS's shared memory is gone with the process that sent it.
@@ -110,15 +110,21 @@ class RefusedError(Exception):
 
 @contextmanager
 def _refusals(bad_settings: tuple[type[Exception], ...], too_slow: tuple[type[Exception], ...]) -> Iterator[None]:
+    looked_at: tuple[type[Exception], ...] = (*bad_settings, RuntimeError)
     try:
         with raising_panics():
             yield
     except too_slow as error:
         raise RefusedError(error, TOO_SLOW) from error
-    except bad_settings as error:
-        raise RefusedError(error, of_refusal(error)) from error
     except ExtensionPanicError as error:
         raise RefusedError(error, BAD_SETTINGS) from error
+    except looked_at as error:
+        if remedy := security_remedy(error):
+            text = str(error).partition("\n")[0]
+            raise RefusedError(RuntimeError(f"{text}. {remedy}"), BAD_SETTINGS) from error
+        if isinstance(error, bad_settings):
+            raise RefusedError(error, of_refusal(error)) from error
+        raise
 
 
 def leave(status: int) -> NoReturn:

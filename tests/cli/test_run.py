@@ -34,6 +34,8 @@ CHILDREN = {
     "slow": "import sys\nsys.exit(3)\n",
     "words": (words := "import sys, time\nprint(' '.join(sys.argv[1:]), flush=True)\ntime.sleep(99)\n"),
     "actuator": words,
+    "enclave": "import os, time\nprint('in', os.environ['ROS_SECURITY_ENCLAVE_OVERRIDE'], flush=True)\n"
+    "time.sleep(99)\n",
 }
 
 
@@ -251,6 +253,22 @@ def test_the_others_go_on_without_a_vlm_whose_settings_are_refused(
     assert news(supervisor, 1) == [said]
     assert (supervisor.alive, list(supervisor.processes)) == (True, ["sleeper"])
     assert supervisor.poll() == []
+
+
+@pytest.mark.parametrize(("enabled", "enclave"), [("true", "/left/enclave"), ("false", "/operator")])
+def test_with_keys_each_process_is_in_its_own_enclave(
+    config: Config,
+    supervise: Callable[..., Supervisor],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    enabled: str,
+    enclave: str,
+) -> None:
+    """Guards against nodes with the permissions of the person who starts them."""
+    monkeypatch.setenv("ROS_SECURITY_ENABLE", enabled)
+    monkeypatch.setenv("ROS_SECURITY_ENCLAVE_OVERRIDE", "/operator")
+    supervise(config("enclave"), namespace="left")
+    until_log(tmp_path, f"in {enclave}\n")
 
 
 def test_who_does_not_listen_is_killed(

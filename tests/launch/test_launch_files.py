@@ -103,6 +103,16 @@ def test_each_file_starts_its_side_under_the_names_the_yaml_uses(
         assert own == {**section, "autostart": False} if node.name == "agent" else own == section
 
 
+def test_with_keys_each_process_is_in_its_own_enclave(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [node.additional_env for node in started("agent.launch.py")] == [{}, {}]
+    monkeypatch.setenv("ROS_SECURITY_ENABLE", "true")
+    variable = "ROS_SECURITY_ENCLAVE_OVERRIDE"
+    plain = [node.additional_env for node in started("agent.launch.py")]
+    assert plain == [{variable: "/actuator"}, {variable: "/agent"}]
+    left = [node.additional_env for node in started("agent.launch.py", namespace="left")]
+    assert left == [{variable: "/left/actuator"}, {variable: "/left/agent"}]
+
+
 def test_a_world_is_named_without_a_configuration_and_then_has_its_own_parameters() -> None:
     (node,) = started("sim.launch.py", "", sim="pusht-drift")
     assert (node.executable, node.name, node.arguments) == ("sim_bridge", "pusht", ["--sim", "pusht-drift"])

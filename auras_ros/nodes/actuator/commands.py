@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from auras_ros.action import ActionStream, ChannelKind, Command, Contract
 from auras_ros.action.contract import FloatArray
-from auras_ros.clock import MonotonicClock
+from auras_ros.clock import MonotonicClock, SchedulerClock
 from auras_ros.nodes.actuator.settings import ActuatorSettings
 from auras_ros.nodes.actuator.trajectories import TrajectoryPublisher, misfit
 from auras_ros.nodes.common.diagnostics import QosWatch
 from auras_ros.nodes.common.messages import action_message
 from auras_ros.nodes.common.qos import RELIABLE
-from auras_ros.ros import Duration, LivelinessPolicy, Node, QoSProfile, ReliabilityPolicy
+from auras_ros.ros import Clock, Duration, LivelinessPolicy, Node, QoSProfile, ReliabilityPolicy
+from auras_ros.ros.image import to_time_msg
 from auras_ros.ros.msg import Float64MultiArray, Header, JointTrajectory, TimeMsg, Twist, TwistStamped, Vector3
 
 DEADLINE_TICKS = 5
@@ -38,7 +39,8 @@ class CommandPublishers:
     """The command publishers of one actuator. Raises ContractError if the contract does not fit the message type."""
 
     def __init__(self, node: Node, settings: ActuatorSettings, contract: Contract, qos: QosWatch) -> None:
-        self._clock, self._settings, self._contract = node.get_clock(), settings, contract
+        self._clock, self._monotonic = node.get_clock(), MonotonicClock()
+        self._settings, self._contract = settings, contract
         self._names = ",".join(contract.names)
         self._twist = settings.command == "twist"
         if self._twist:
@@ -57,18 +59,21 @@ class CommandPublishers:
             publisher = qos.create_publisher(JointTrajectory, settings.trajectory_topic, RELIABLE)
             self._publishers.append(publisher)
             self._trajectories = TrajectoryPublisher(
-                publisher.publish, lambda: self._clock.now().to_msg(), contract,
-                round(settings.max_chunk_age_ms * 1e6), LEASE_MS * 1_000_000, MonotonicClock(),
+                publisher.publish, self._stamp, contract,
+                round(settings.max_chunk_age_ms * 1e6), LEASE_MS * 1_000_000, self._monotonic,
             )  # fmt: skip
 
     def send(self, command: Command, stream: ActionStream, tick: int, now_ns: int) -> None:
         """Publish one command whose `publish` is set."""
         if self._twist:
-            self._action.publish(twist_message(command.values, self._contract, self._clock.now().to_msg()))
+            self._action.publish(twist_message(command.values, self._contract, self._stamp(now_ns)))
         else:
             self._action.publish(action_message(command, self._names, tick, now_ns))
         if self._trajectories is not None:
             self._trajectories.follow(command, stream, now_ns)
+
+    def _stamp(self, at_ns: int) -> TimeMsg:
+        return ros_time_of(at_ns, self._clock, self._monotonic)
 
     def end(self, values: FloatArray | None) -> None:
         """No further command comes. values [channels]: where the current trajectory should end; None: no change."""
@@ -91,6 +96,13 @@ class CommandPublishers:
             self._trajectories.close()
         for publisher in self._publishers:
             publisher.wait_for_all_acked(Duration(nanoseconds=ARRIVAL_NS))
+
+
+def ros_time_of(at_ns: int, clock: Clock, monotonic: SchedulerClock) -> TimeMsg:
+    """The time of `clock` when `monotonic` was at_ns; 0 for a time before its beginning."""
+    now_ns: int = clock.now().nanoseconds
+    stamp: TimeMsg = to_time_msg(max(0, now_ns - (monotonic.now_ns() - at_ns)))
+    return stamp
 
 
 def twist_message(values: FloatArray, contract: Contract, stamp: TimeMsg) -> TwistStamped:

@@ -53,14 +53,15 @@ class TrajectoryPublisher:
     to stay at. No point is sent that would be reached when its observation is older than `max_age_ns`, and no horizon
     after `lease_ns` since it was due: after such a stall another actuator may drive.
 
-    `publish(message)` is called in this class's thread, and by `close` in its caller's. `stamp()` returns the ROS time.
+    `publish(message)` is called in this class's thread, and by `close` in its caller's. `stamp(at_ns)` returns the ROS
+    time of a time of `clock`: a tick is stamped by when it began, however long its thread waited since.
     Raises ContractError if the contract has channels that are not set points.
     """
 
     def __init__(
         self,
         publish: Callable[[JointTrajectory], None],
-        stamp: Callable[[], TimeMsg],
+        stamp: Callable[[int], TimeMsg],
         contract: Contract,
         max_age_ns: int,
         lease_ns: int,
@@ -88,7 +89,7 @@ class TrajectoryPublisher:
             self._chunk = None
             if self._held is None or not np.array_equal(self._held, command.values):
                 self._held = command.values
-                self._stay(command.values)
+                self._stay(command.values, now_ns)
             return
         if command.provenance is self._chunk:
             return
@@ -97,13 +98,13 @@ class TrajectoryPublisher:
         if ahead is None:  # disarmed since the tick: the next command ends the current trajectory
             return
         self._chunk, self._held = command.provenance, None
-        now = now_ns, self._stamp(), self._clock.boot_ns()
+        now = now_ns, self._stamp(now_ns), self._clock.boot_ns()
         plan = _PendingHorizon(ahead, stream.contract, command.values, *now, ends)
         with self._news:
             self._replace(self._point, plan)
 
-    def _stay(self, values: FloatArray) -> None:
-        point = trajectory_message(values[None], self._contract, self._contract.dt_ns, self._stamp())
+    def _stay(self, values: FloatArray, now_ns: int) -> None:
+        point = trajectory_message(values[None], self._contract, self._contract.dt_ns, self._stamp(now_ns))
         with self._news:
             self._replace(point, None)
 
@@ -125,7 +126,7 @@ class TrajectoryPublisher:
             self._replace(None, None)
         self._chunk = self._held = None  # it is not known what the controller follows
         if running and values is not None:
-            self._stay(values)
+            self._stay(values, self._clock.now_ns())
 
     def working(self) -> bool:
         """Whether the publishing thread is alive."""

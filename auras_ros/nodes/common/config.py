@@ -94,6 +94,11 @@ class NodeConfig:
             raise ConfigError(f"{self.path}: {node}/{SECTION} is missing")
         return {**self.sections[node], **self.placed.get(node, {})}
 
+    def settings(self, node: str) -> Any:
+        """A node's parameters as its dataclass; defaults where the file has none. Raises ParameterError."""
+        known, given = parameters_of(node), {**self.sections.get(node, {}), **self.placed.get(node, {})}
+        return settings_of(node)(**{name: _frozen(value) for name, value in given.items() if name in known})
+
 
 def nodes() -> tuple[str, ...]:
     """Every node whose parameters are known: our own, and the bridge of each world."""

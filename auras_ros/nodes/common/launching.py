@@ -31,6 +31,7 @@ from auras_ros.exit_status import BAD_SETTINGS
 from auras_ros.nodes.common import discovery
 from auras_ros.nodes.common.bring_up import RETRY_DELAYS_S, BringUp
 from auras_ros.nodes.common.config import BRIDGE, LIFECYCLE, NodeConfig, bridge_alone, read_config
+from auras_ros.nodes.common.enclave import enclave_variables
 from auras_ros.nodes.common.supervisor import BRAKING_S
 
 ACTUATOR, VLM = "actuator", "vlm"
@@ -106,7 +107,12 @@ def _actions(context: Any, what: str, chosen: Callable[[str], bool]) -> list[Any
         text = f"{config.path.name} sets {discovery.KEY} {word}; ros2 launch uses the environment's: {effective}"
         actions.append(LogInfo(msg=f"{text} ({discovery.VARIABLE})"))
     for executable in executables:
-        own = {"name": config.supervision.node(executable), "parameters": _parameters(config, executable, sim_time)}
+        name = config.supervision.node(executable)
+        own = {
+            "name": name,
+            "parameters": _parameters(config, executable, sim_time),
+            "additional_env": enclave_variables(name, arguments["namespace"]),
+        }
         if executable == BRIDGE:
             own["arguments"] = ["--sim", config.supervision.sim]
         actions += _start(executable, {**own, **options})

@@ -20,6 +20,7 @@ import yaml
 from auras_ros.action.limits import MAX_BRAKING_S
 from auras_ros.exit_status import BAD_SETTINGS, TOO_SLOW
 from auras_ros.nodes.common.config import BRIDGE, EXECUTABLES, LIFECYCLE, SPARED, read_config
+from auras_ros.nodes.common.enclave import enclave_variables
 
 RESTART_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 TOO_SLOW_DELAYS_S = (16.0, 30.0)  # after those: each try loads a policy, on a machine that is overloaded
@@ -178,8 +179,11 @@ class Supervisor:
         command = [*child, *own, "--ros-args", *self._parameters(slot)]
         if self._namespace:
             command += ["-r", f"__ns:={self._namespace}"]
+        # of the name in the config, whatever world is started in its place: the policy file is made from the config
+        enclave = enclave_variables(self.read.supervision.node(slot.name), self._namespace)
         slot.process = subprocess.Popen(
             command,
+            env={**os.environ, **enclave},
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=subprocess.STDOUT if self._log else None,

@@ -86,16 +86,23 @@ class Ticks:
 
     def __init__(self) -> None:
         self.published: list[tuple[float, int]] = []
+        self.stamped_ns: list[int] = []  # the tick that each message is stamped by
         self._changed = threading.Condition()
         stamps = itertools.count(1)
         self.clock = SuspendingClock()
         self.trajectories = TrajectoryPublisher(
-            self._publish, lambda: TimeMsg(sec=next(stamps), nanosec=0), RATED, 10**12, LEASE_MS * MS, self.clock
+            self._publish,
+            lambda at_ns: TimeMsg(sec=next(stamps), nanosec=at_ns),
+            RATED,
+            10**12,
+            LEASE_MS * MS,
+            self.clock,
         )
 
     def _publish(self, message: Any) -> None:
         with self._changed:
             self.published.append((message.points[0].positions[0], len(message.points)))
+            self.stamped_ns.append(message.header.stamp.nanosec)
             self._changed.notify_all()
 
     def chunk(self, slow: Slow) -> None:
@@ -225,6 +232,19 @@ def test_a_trajectory_under_way_ends_at_the_given_place_after_a_jump(ticks: Tick
     slow.may_end.set()
     ticks.until(1)
     assert ticks.published == [(6.0, 1)]
+
+
+def test_a_trajectory_is_stamped_by_its_tick(ticks: Ticks) -> None:
+    """Guards against points that are reached later than they were limited for: the thread waits for the interpreter
+    lock after it has published the command."""
+    slow = Slow(1)
+    ticks.chunk(slow)
+    assert slow.begun.wait(PATIENCE_S)
+    slow.may_end.set()
+    ticks.until(1)
+    ticks.hold(2.0)
+    ticks.until(2)
+    assert ticks.stamped_ns == [1, 1]
 
 
 def test_a_plan_that_was_ended_before_it_was_noted_is_ended(ticks: Ticks) -> None:

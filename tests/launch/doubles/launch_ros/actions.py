@@ -55,6 +55,7 @@ class Node(ExecuteProcess):
         self.arguments: list[str] = values.get("arguments", [])
         self.output, self.respawn = values.get("output", "log"), values.get("respawn", False)
         self.respawn_delay, self.prefix = values.get("respawn_delay"), values.get("prefix")
+        self.additional_env: dict[str, str] = values.get("additional_env", {})
         self._node_name: str | None = None
 
     @property

@@ -1,0 +1,62 @@
+"""What a node publishes, subscribes to, serves and calls, by name: what access control has to allow it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+PARAMETER_SERVICES = (
+    "~/describe_parameters",
+    "~/get_parameter_types",
+    "~/get_parameters",
+    "~/get_type_description",
+    "~/list_parameters",
+    "~/set_parameters",
+    "~/set_parameters_atomically",
+)
+LIFECYCLE_SERVICES = (
+    "~/change_state",
+    "~/get_available_states",
+    "~/get_available_transitions",
+    "~/get_state",
+    "~/get_transition_graph",
+)
+
+
+@dataclass(frozen=True)
+class Endpoints:
+    """Of one node, named as the node names them: relative, private (~/state) or absolute. `*` in a name stands for any
+    characters."""
+
+    node: str
+    publishes: tuple[str, ...] = ()
+    subscribes: tuple[str, ...] = ()
+    serves: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+
+    def with_those_of_every_node(self, *, use_sim_time: bool, is_lifecycle: bool = False) -> Endpoints:
+        """Beside these the ones that ROS makes for a node by itself: log, parameters, clock, and life cycle."""
+        publishes, serves = [*self.publishes, "/parameter_events", "/rosout"], [*self.serves, *PARAMETER_SERVICES]
+        if is_lifecycle:
+            publishes.append("~/transition_event")
+            serves += LIFECYCLE_SERVICES
+        subscribes = [*self.subscribes, "/clock"] if use_sim_time else self.subscribes
+        return replace(self, publishes=tuple(publishes), subscribes=tuple(subscribes), serves=tuple(serves))
+
+    def absolute(self, namespace: str) -> Endpoints:
+        """The same with absolute names, each once, in order. namespace: the node's, such as /left; empty: none."""
+        names = {
+            each.name: tuple(sorted({_absolute(name, namespace, self.node) for name in getattr(self, each.name)}))
+            for each in fields(self)
+            if each.name != "node"
+        }
+        return Endpoints(self.node, **names)
+
+
+def _absolute(name: str, namespace: str, node: str) -> str:
+    plain = namespace.strip("/")
+    for substitution, value in (("{node}", node), ("{ns}", plain), ("{namespace}", plain)):
+        name = name.replace(substitution, value)
+    if name.startswith("/"):
+        return name
+    parts = [plain, node, name[2:]] if name.startswith("~/") else [plain, name]
+    return "/" + "/".join(part for part in parts if part)
