@@ -28,6 +28,9 @@ LOOPBACK_GENERAL = "<MaxMessageSize>65500B</MaxMessageSize><FragmentSize>65000B<
 # after ours must hear of it within a second, however late, also if it misses an announcement: 4 ms of processor time a
 # second for 121 addresses.
 ANNOUNCE = "<SPDPInterval>400ms</SPDPInterval><InitialLocatorPruneDelay>inf</InitialLocatorPruneDelay>"
+# Fast DDS (2.14 and 3.2 at least) ignores the end of an endpoint of Cyclone DDS 11 that has no key hash: it lists the
+# endpoint, and keeps its memory, as long as our participant lives.
+INTERNAL = "<Internal><GenerateKeyhash>true</GenerateKeyhash></Internal>"
 DISCOVERY_GROUP = "239.255.0.1"  # where DDS participants look for each other
 _HOST_NAME = re.compile(r"[A-Za-z0-9._-]+")  # a peer with a port, or an IPv6 address, is left to Cyclone DDS
 
@@ -83,7 +86,10 @@ def _fragment(reach: str, environment: Mapping[str, str], names_loopback: bool) 
             f"<MaxAutoParticipantIndex>{MAX_PARTICIPANT_INDEX}</MaxAutoParticipantIndex>{ANNOUNCE}"
             f"<Peers>{peers}</Peers>"
         )
-    return f"<CycloneDDS><Domain><General>{general}</General><Discovery>{discovery}</Discovery></Domain></CycloneDDS>"
+    return (
+        f"<CycloneDDS><Domain><General>{general}</General><Discovery>{discovery}</Discovery>{INTERNAL}"
+        "</Domain></CycloneDDS>"
+    )
 
 
 def _static_peers(environment: Mapping[str, str]) -> list[str]:
