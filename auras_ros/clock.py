@@ -6,7 +6,11 @@ All times are nanoseconds on one monotonic scale, but for `boot_ns`. Wall-clock 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Protocol
+
+CLOSE_NS = 200_000  # two readings are close together within this time
+READINGS = 5
 
 
 class SchedulerClock(Protocol):
@@ -55,3 +59,15 @@ class VirtualClock:
         if duration_ns < 0:
             raise ValueError(f"duration_ns must not be negative, got {duration_ns}")
         self._now_ns += duration_ns
+
+
+def difference_ns(of: Callable[[], int], since: Callable[[], int]) -> int:
+    """How far the clock `of` is ahead of the clock `since`, ns. Both are read again where this thread had to wait
+    between two readings, READINGS times at most; those that are closest together count."""
+    readings = list[tuple[int, int]]()
+    for _ in range(READINGS):
+        before_ns, read_ns, after_ns = since(), of(), since()
+        readings.append((after_ns - before_ns, read_ns - (before_ns + after_ns) // 2))
+        if after_ns - before_ns <= CLOSE_NS:
+            break
+    return min(readings)[1]

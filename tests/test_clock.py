@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auras_ros.clock import MonotonicClock, SchedulerClock, VirtualClock
+from auras_ros.clock import MonotonicClock, SchedulerClock, VirtualClock, difference_ns
 
 
 def test_virtual_time_stands_still_until_somebody_moves_it() -> None:
@@ -86,3 +86,23 @@ def test_monotonic_sleep_goes_on_after_an_early_return(monkeypatch: pytest.Monke
         if len(naps) > 1:
             break
     assert len(naps) > 1
+
+
+def test_a_wait_between_two_clocks_is_no_difference() -> None:
+    now, waits_ns = [0], iter([80_000_000, 30_000_000, 0])
+
+    def other_ns() -> int:
+        now[0] += next(waits_ns)
+        return now[0] + 1000
+
+    assert difference_ns(other_ns, lambda: now[0]) == 1000
+
+
+def test_where_every_reading_waits_the_shortest_wait_counts() -> None:
+    now, waits_ns = [0], iter([80_000_000, 30_000_000, 50_000_000, 40_000_000, 60_000_000])
+
+    def other_ns() -> int:
+        now[0] += next(waits_ns)
+        return now[0] + 1000
+
+    assert difference_ns(other_ns, lambda: now[0]) == 1000 + 15_000_000

@@ -159,9 +159,10 @@ class Judge:
             self._to_end_ns = None
 
     def _action_beside(self, sent: ReceivedTrajectory) -> ReceivedAction | None:
-        """The newest action before the trajectory. One that may have been sent up to `late_ns` earlier than it seems
-        can belong to the newest armed action of that time too."""
-        before = [action for action in self.sent if action.mono_ns <= sent.mono_ns]
+        """The action of the trajectory's tick, or the newest one before it; the times of both are known to half a tick.
+        A trajectory that may have been sent up to `late_ns` earlier than it seems can belong to the newest armed action
+        of that time too."""
+        before = [action for action in self.sent if action.mono_ns <= sent.mono_ns + self._bounds.tick_ns // 2]
         if not before:
             return None
         armed = [action for action in before if action.state == "armed"]

@@ -18,7 +18,7 @@ import numpy as np
 from auras_ros import resources
 from auras_ros.live.soak.faults import InjectedFault, faults
 from auras_ros.live.soak.faults.loaded import STALLED, busy
-from auras_ros.live.soak.faults.presses import cases, press
+from auras_ros.live.soak.faults.presses import NotTimedError, cases, press
 from auras_ros.live.soak.harness import MS, Interrupted, SoakHarness, Times
 from auras_ros.live.soak.judge import CommandLimits, Judge
 from auras_ros.live.soak.log_pipe import LogPipe
@@ -268,7 +268,10 @@ class SoakRun:
     def _one(self, kind: str, play: Callable[[SoakHarness], Times], case: str = "") -> None:
         """Break once, judge the time, drive again."""
         at_s = self._at_s
-        begin_ns, end_ns = play(self._harness)
+        try:
+            begin_ns, end_ns = play(self._harness)
+        except NotTimedError:  # which is a violation already
+            return
         ms = None if end_ns is None else (end_ns - begin_ns) / MS
         judge_time(self.result, kind, ms)
         if self._judge.sent[-1].state == "stopped":

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from auras_ros.clock import MonotonicClock
+from auras_ros.clock import MonotonicClock, difference_ns
 from auras_ros.live.chunk_times import ChunkTimes, values_of
 from auras_ros.live.soak.judge import Judge, ReceivedAction, ReceivedTrajectory
 from auras_ros.live.soak.log_listener import LogListener
@@ -101,7 +101,7 @@ class Witness(Node):
     def _on_trajectory(self, message: JointTrajectory) -> None:
         """Stamped by the host's clock, or by another one that it is to follow: then the time of receipt counts."""
         heard_ns, late_ns = self._monotonic.now_ns(), 0
-        mono_ns = heard_ns - (time.time_ns() - stamp_ns(message))
+        mono_ns = stamp_ns(message) - difference_ns(time.time_ns, self._monotonic.now_ns)
         if abs(heard_ns - mono_ns) > ANOTHER_CLOCK_NS:
             mono_ns, late_ns = heard_ns, LATE_NS
         rows = np.array([each.positions for each in message.points])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from auras_ros.action import ActionStream, ChannelKind, Command, Contract
 from auras_ros.action.contract import FloatArray
-from auras_ros.clock import MonotonicClock, SchedulerClock
+from auras_ros.clock import MonotonicClock, SchedulerClock, difference_ns
 from auras_ros.nodes.actuator.settings import ActuatorSettings
 from auras_ros.nodes.actuator.trajectories import TrajectoryPublisher, misfit
 from auras_ros.nodes.common.diagnostics import QosWatch
@@ -100,8 +100,8 @@ class CommandPublishers:
 
 def ros_time_of(at_ns: int, clock: Clock, monotonic: SchedulerClock) -> TimeMsg:
     """The time of `clock` when `monotonic` was at_ns; 0 for a time before its beginning."""
-    now_ns: int = clock.now().nanoseconds
-    stamp: TimeMsg = to_time_msg(max(0, now_ns - (monotonic.now_ns() - at_ns)))
+    ahead_ns = difference_ns(lambda: clock.now().nanoseconds, monotonic.now_ns)
+    stamp: TimeMsg = to_time_msg(max(0, at_ns + ahead_ns))
     return stamp
 
 

@@ -239,6 +239,16 @@ def test_points_that_are_too_old_when_they_are_reached(told: Told, each_ms: floa
     assert told.kinds == ({"old trajectory": 1} if kinds else {})
 
 
+@pytest.mark.parametrize(("before_ms", "kinds"), [(2.0, 0), (6.0, 1)])
+def test_a_trajectory_is_of_the_tick_that_is_nearest_to_its_stamp(told: Told, before_ms: float, kinds: int) -> None:
+    """Guards against the age of the chunk before, where a stamp is a little early."""
+    told.send(age_ms=800.0)
+    told.send(age_ms=50.0)
+    told.trajectory(100.0, 100.0, each_ms=700.0, before_ms=before_ms)
+    told.go_on(100.0, "armed")
+    assert told.kinds == ({"old trajectory": 1} if kinds else {})
+
+
 @pytest.mark.parametrize("points", [(101.0,), (100.0, 100.0)])
 def test_a_trajectory_that_moves_on_in_a_hold(told: Told, points: tuple[float, ...]) -> None:
     told.send(state="stopped", age_ms=None)

@@ -33,6 +33,10 @@ VOLATILE_BUTTON: Topic = (Bool, "emergency_stop", QoSProfile(depth=10))
 Around = Callable[[SoakHarness], AbstractContextManager[None]]
 
 
+class NotTimedError(Exception):
+    """Every press was latched, and none could be timed: the fault says nothing."""
+
+
 @dataclass(frozen=True)
 class StopPressCase:
     """A press of so many seconds, while `around` lasts."""
@@ -135,15 +139,16 @@ def press(harness: SoakHarness, case: StopPressCase) -> Times:
 
     Where that cannot be timed it is pressed again, at most three times, and counted: an actuator that stood still for
     longer than its lease was disarmed, it is stopped and sends nothing; and where this process stood still, the press
-    was longer than it should have been. A press that is lost is lost, whatever else there was."""
+    was longer than it should have been. A press that is lost is lost, whatever else there was. Raises NotTimedError."""
     for _ in range(1 + AGAIN):
         times = _press(harness, case)
         if times is not None:
             return times
         harness.presses_again += 1
         harness.drive()
-    harness.judge.violate("not timed", f"{1 + AGAIN} presses in a row ({case.name})")
-    return 0, None
+    text = f"{1 + AGAIN} presses in a row ({case.name})"
+    harness.judge.violate("not timed", text)
+    raise NotTimedError(text)
 
 
 @contextmanager
