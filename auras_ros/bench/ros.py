@@ -2,7 +2,8 @@
 
 Interval error: |time between two ticks of the actuator - its period|, in its own process at 100 Hz, while an agent
 beside it denoises without a pause. The agent runs the 100-step plan, or a shorter one if the machine is too slow for
-it; the report names the plan. Measured twice, with SCHED_FIFO requested and without.
+it; the report names the plan. Measured twice, with SCHED_FIFO requested and without. Beside it a process that only
+wakes at that rate and priority says how late the machine itself is ("bare").
 Image latency: from publish to callback, 640x480x3 raw, between two processes on this host.
 """
 
@@ -10,7 +11,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from importlib import metadata
 from typing import Any
@@ -34,6 +39,7 @@ from auras_ros.ros.supported import in_use
 CHECKPOINT = "pusht"  # of the config that is run
 PLANS = ("ddpm100", "quick")  # the first never pauses with an image every 100 ms; the other is for slow machines
 POLL_S = 0.5  # the shortest measurement, and the margin kept before the time limit
+LATE_S = 20.0  # the process beside it starts later than it should on a busy machine
 TIMED, ROOM = 3, 1.4  # frames timed; how many times longer one may take beside the actuator and the simulator
 
 
@@ -51,9 +57,12 @@ def run(argv: list[str], progress: Say) -> Report:
     options = parser.parse_args(argv)
     check_least(parser, options, seconds=1, messages=1, rounds=1)
     if options.backends:
-        words = ["--seconds", str(options.seconds), "--messages", str(options.messages)]
-        words += ["--plan", options.plan] if options.plan else []
-        return compare(options.backends, options.rounds, words, options.minutes, progress)
+        chosen = Report("ros")
+        plan = options.plan or _chosen(chosen, progress)  # once, so that every turn runs the same
+        words = ["--seconds", str(options.seconds), "--messages", str(options.messages), "--plan", plan]
+        report = compare(options.backends, options.rounds, words, options.minutes, progress)
+        report.more |= chosen.more
+        return report
     report = Report("ros")
     report.more["backend"] = described()
     parts: dict[str, MeasureStep] = {
@@ -79,6 +88,7 @@ def _intervals(priority: int, options: argparse.Namespace, report: Report, progr
     suffix = "" if priority else "_without_fifo"
     for figure in ("p50", "p99", "max"):
         report.summary[f"interval_error_ms_{figure}{suffix}"] = row[figure]
+        report.summary[f"bare_interval_error_ms_{figure}{suffix}"] = row[f"bare_{figure}"]
     report.summary[f"interval_n{suffix}"] = row["n"]
     report.rows.append({"measure": "interval_error_ms", "plan": options.plan, "cores": available(), **row})
 
@@ -126,10 +136,30 @@ def _interval_error(priority: int, seconds: float, plan: str, end_s: float) -> d
         with running(node, config, overrides, end_s) as spin:
             wait_until_armed(spin, lambda: str(newest.get("state")), config)
             begin_s = time.monotonic()
-            spin(lambda: False, max(POLL_S, min(seconds, end_s - begin_s - POLL_S)))
+            length_s = max(POLL_S, min(seconds, end_s - begin_s - POLL_S))
+            with _bare_ticks(priority, length_s) as bare:
+                spin(lambda: False, length_s)
             took_s = time.monotonic() - begin_s
     if newest.get("state") != "armed":
         raise RuntimeError(f"the actuator was {newest.get('state')} at the end: {newest.get('reason')}")
     during = sum(at_s >= begin_s for at_s in chunks)
     facts = {"scheduling": newest["scheduling"], "skipped_ticks": newest["skipped_ticks"]}
-    return {**newest["interval_error_ms"], **facts, "chunks_per_s": during / took_s}
+    machine = {f"bare_{figure}": bare[figure] for figure in ("p50", "p99", "max")}
+    return {**newest["interval_error_ms"], **facts, "chunks_per_s": during / took_s, **machine}
+
+
+@contextmanager
+def _bare_ticks(priority: int, seconds: float) -> Iterator[dict[str, float]]:
+    """Runs them meanwhile; the figures are in what is yielded, at the end."""
+    figures: dict[str, float] = {}
+    above = priority + 1 if priority else 0  # as the actuator's tick thread
+    command = [sys.executable, "-m", "auras_ros.bench.bare_ticks", str(above), str(seconds)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield figures
+            said, _ = process.communicate(timeout=LATE_S)
+        finally:
+            process.kill()
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command[1:3])} ended with status {process.returncode}")
+    figures |= json.loads(said)

@@ -50,13 +50,16 @@ def test_the_plan_is_one_that_the_machine_can_run(
     assert all(line.startswith(start) for line, start in zip(report.more["chose"], said, strict=True))
 
 
+PLANTED = {"p50": 0.1, "p99": 0.2, "max": 0.3, "n": 100, "bare_p50": 0.01, "bare_p99": 0.02, "bare_max": 0.03}
+
+
 def test_what_fails_is_named_and_the_rest_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """An agent that ends under load ended the bench, with nothing written."""
 
     def interval(priority: int, seconds: float, plan: str, end_s: float) -> dict[str, object]:
         if priority:
             raise RuntimeError("a process ended during the measurement: agent, status 2\nits last words")
-        return {"p50": 0.1, "p99": 0.2, "max": 0.3, "n": 100}
+        return dict(PLANTED)
 
     image = {"messages": 20, "image_latency_ms_p50": 1.0}
     monkeypatch.setattr(ros, "_interval_error", interval)
@@ -73,7 +76,7 @@ def test_what_fails_is_named_and_the_rest_is_measured(monkeypatch: pytest.Monkey
 def test_when_the_minutes_are_over_what_was_not_measured_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def interval(priority: int, seconds: float, plan: str, end_s: float) -> dict[str, object]:
         if priority:
-            return {"p50": 0.1, "p99": 0.2, "max": 0.3, "n": 100}
+            return dict(PLANTED)
         raise OverError
 
     monkeypatch.setattr(ros, "_interval_error", interval)
@@ -97,7 +100,7 @@ def test_the_report_holds_every_figure_and_what_it_depends_on(
     """Live, without FIFO; the other half differs by a parameter of the actuator, and is planted. A machine that stands
     still for longer than the actuator's lease has it disarmed, and the bench says so: then it is played again."""
     right = ros._interval_error
-    planted = {"p50": 0.1, "p99": 0.2, "max": 0.3, "n": 100, "scheduling": "fifo 50", "chunks_per_s": 2.0}
+    planted = {**PLANTED, "scheduling": "fifo 50", "chunks_per_s": 2.0}
     monkeypatch.setattr(ros, "_interval_error", lambda fifo, *given: planted if fifo else right(fifo, *given))
     path = tmp_path / "ros.json"
     short = ["--seconds=3", "--messages=20", "--plan=quick"]  # a busy machine is too slow for a hundred steps
@@ -106,7 +109,12 @@ def test_the_report_holds_every_figure_and_what_it_depends_on(
     summary = report["summary"]
     assert summary["image_n"] == 20
     assert summary["interval_n_without_fifo"] > 100
-    for name, end in (("interval_error_ms", "_without_fifo"), ("image_latency_ms", "")):
+    figures = (
+        ("interval_error_ms", "_without_fifo"),
+        ("bare_interval_error_ms", "_without_fifo"),
+        ("image_latency_ms", ""),
+    )
+    for name, end in figures:
         p50, p99, most = (summary[f"{name}_{figure}{end}"] for figure in ("p50", "p99", "max"))
         assert 0 < p50 <= p99 <= most
     _, without = (row for row in report["rows"] if row["measure"] == "interval_error_ms")

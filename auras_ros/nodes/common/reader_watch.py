@@ -3,8 +3,10 @@ says from then on, while discovery shows both as alive.
 
 Only silence shows it. A publisher of a periodic topic that is alive and silent for 20 of its periods, at least 1 s,
 gets a new reader; if it stays silent, the next ones follow after 1, 2, 4 ... s, because it may just have nothing to
-say. If the new reader hears at once, the old one was deaf. Then readers of rare topics, whose silence shows nothing,
-and services are made again too. `ros.deaf` has what is different in each ROS.
+say. If the new reader hears at once, the old one was deaf, unless the first message's sequence number shows that the
+publisher itself had stood still. Then readers of rare topics, whose silence shows nothing, and services are made again
+too. Time in which this process stood still is no silence: messages wait to be read. `ros.deaf` has what is different in
+each ROS.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ FIRST_PAUSE_S = 1.0  # until a reader is made again once more; doubled each time
 MAX_PAUSE_S = 64.0
 AT_ONCE_S = 2.5  # a new reader that hears so soon shows that the old one was deaf
 DROPPED_MESSAGES = 3  # a reader that has dropped so many, and delivered none, is deaf
+STOOD_STILL_S = 3 * LOOK_PERIOD_S  # so long between two looks: this process did not run
+FEW_MESSAGES = 3  # a publisher that sent no more than this in a silence that long stood still itself
 KEPT_ARRIVALS = 10  # of each publisher
 KEPT_MESSAGES = 64  # of each rare topic: a new reader may get messages again that the old one had
 
@@ -38,11 +42,22 @@ class _Publisher:
     """When one publisher of a topic was discovered and heard, in monotonic seconds."""
 
     def __init__(self, discovered_s: float) -> None:
-        self._discovered_s = discovered_s
+        self._counted_from_s = discovered_s  # no silence is counted before
         self._arrivals_s: deque[float] = deque(maxlen=KEPT_ARRIVALS)
+        self._number: int | None = None  # of the newest message, as its publisher counts
+        self.stood_still = False  # whether it had sent nothing in its newest silence
 
-    def note_message(self, now_s: float) -> None:
+    def note_message(self, now_s: float, number: int | None) -> None:
+        """number: the message's sequence number; None if the middleware does not tell."""
+        if self.is_silent(now_s):
+            sent = None if number is None or self._number is None else number - self._number
+            self.stood_still = sent is not None and 0 < sent <= FEW_MESSAGES
         self._arrivals_s.append(now_s)
+        self._number = number
+
+    def excuse(self, now_s: float) -> None:
+        """Count silence from now on only."""
+        self._counted_from_s = now_s
 
     def heard_s(self) -> float | None:
         """When its newest message came; None if none did."""
@@ -50,8 +65,7 @@ class _Publisher:
 
     def is_silent(self, now_s: float) -> bool:
         """Whether it has been silent for too long."""
-        heard_s = self.heard_s()
-        since_s = self._discovered_s if heard_s is None else heard_s
+        since_s = max(self._counted_from_s, self.heard_s() or 0.0)
         return now_s - since_s > max(LEAST_SILENCE_S, SILENT_PERIODS * self._period_s())
 
     def _period_s(self) -> float:
@@ -134,7 +148,8 @@ class WatchedReader:
             now_s = self._clock()
             self._has_news = True
             if publisher != UNKNOWN or not IDENTIFIES_PUBLISHERS:  # else the publisher is gone
-                self._publishers.setdefault(publisher, _Publisher(now_s)).note_message(now_s)
+                number = info.get("publication_sequence_number")
+                self._publishers.setdefault(publisher, _Publisher(now_s)).note_message(now_s, number)
             self._message_bytes = len(payload) if isinstance(payload, (bytes, memoryview)) else 0
         elif self._is_repetition(publisher, info):
             return
@@ -160,6 +175,12 @@ class WatchedReader:
             self._publishers[UNKNOWN] = unknown
             return sorted(alive) if unknown.is_silent(now_s) else []
         return sorted(gid for gid in alive if self._publishers[gid].is_silent(now_s))
+
+    def excuse_silence(self) -> None:
+        """Count all publishers' silence from now on only."""
+        now_s = self._clock()
+        for publisher in self._publishers.values():
+            publisher.excuse(now_s)
 
     def note_heard(self) -> None:
         """Note that all living publishers are heard."""
@@ -191,16 +212,17 @@ class WatchedReader:
         self.renew()
 
     def has_healed(self) -> bool:
-        """Whether it hears at once a publisher that was silent before it was made again. True once."""
+        """Whether it hears at once a publisher that was silent before it was made again, though that one had not stood
+        still. True once."""
         if self._renewed_s is None or not self._missing:
             return False
         for gid in (*self._missing, UNKNOWN):
             publisher = self._publishers.get(gid)
             heard_s = None if publisher is None else publisher.heard_s()
-            if heard_s is not None and heard_s > self._renewed_s:
+            if publisher is not None and heard_s is not None and heard_s > self._renewed_s:
                 self._missing = set()
                 self._pause_s = FIRST_PAUSE_S
-                return self._clock() - self._renewed_s < AT_ONCE_S
+                return not publisher.stood_still and self._clock() - self._renewed_s < AT_ONCE_S
         return False
 
 
@@ -215,6 +237,7 @@ class ReaderWatch:
         self._warn = warn
         self._clock = clock
         self._readers: list[WatchedReader] = []
+        self._looked_s: float | None = None
         self._closed_counts: dict[str, tuple[int, int]] = {}  # those of closed readers, as `counts` has them
 
     def add(
@@ -228,7 +251,12 @@ class ReaderWatch:
     def look(self) -> None:
         """Make the readers again that may be deaf. Call it every `LOOK_PERIOD_S`."""
         self._drop_closed()
+        now_s = self._clock()
+        stood_still = self._looked_s is not None and now_s - self._looked_s > STOOD_STILL_S
+        self._looked_s = now_s
         for reader in self._readers:
+            if reader.periodic and stood_still:
+                reader.excuse_silence()
             if reader.periodic:
                 self._look_at(reader)
 

@@ -20,6 +20,7 @@ class Graph:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 100.0
+        self.number = 0  # of the newest message
         self.alive: dict[bytes, QoSProfile] = {}
         self.types: dict[bytes, str] = {}
         self.made: list[Any] = []
@@ -71,7 +72,9 @@ class Graph:
         return self.watch.add("joint_states" if periodic else "prompt", create, keep, periodic)
 
     def say(self, reader: WatchedReader, gid: bytes, payload: bytes = b"12345678", stamp_ns: int = 0) -> None:
-        reader.subscription.receive(payload, {"publisher_gid": gid, "source_timestamp": stamp_ns})
+        self.number += 1
+        info = {"publisher_gid": gid, "source_timestamp": stamp_ns, "publication_sequence_number": self.number}
+        reader.subscription.receive(payload, info)
 
     def talk(self, reader: WatchedReader, gid: bytes, period_s: float, count: int) -> None:
         for _ in range(count):
@@ -159,6 +162,7 @@ def test_once_a_reader_was_deaf_rare_topics_and_services_get_new_ones(graph: Gra
     graph.talk(reader, ARM, 0.02, 20)
     graph.wait(1.25)
     assert (rare.renewed_count, graph.renewed_services) == (0, 0)
+    graph.number += 60  # that the old reader did not hear
     graph.talk(reader, ARM, 0.02, 20)
     assert (rare.renewed_count, graph.renewed_services) == (1, 1)
     assert graph.watch.counts() == {"prompt": (1, 0), "joint_states": (1, 1)}
@@ -166,6 +170,32 @@ def test_once_a_reader_was_deaf_rare_topics_and_services_get_new_ones(graph: Gra
     graph.say(rare, CAMERA, b"kept", stamp_ns=7)
     graph.say(rare, CAMERA, b"new", stamp_ns=8)
     assert graph.received == [b"new"], "what the old reader had received is not delivered again"
+
+
+@pytest.mark.parametrize(("missed", "deaf"), [(0, 0), (2, 0), (3, 1), (60, 1), (-200, 1)])
+def test_a_publisher_that_goes_on_where_it_was_had_stood_still_itself(graph: Graph, missed: int, deaf: int) -> None:
+    """Guards against new readers and services everywhere because one process was stopped for a second."""
+    rare = graph.subscribe(String, periodic=False)
+    reader = graph.subscribe()
+    graph.alive = {ARM: QoSProfile(depth=1)}
+    graph.talk(reader, ARM, 0.02, 300)
+    graph.wait(1.25)
+    graph.number += missed
+    graph.talk(reader, ARM, 0.02, 20)
+    assert (reader.renewed_count, reader.deaf_count, rare.renewed_count) == (1, deaf, deaf)
+
+
+def test_while_this_process_stood_still_nobody_was_silent(graph: Graph) -> None:
+    reader = graph.subscribe()
+    graph.alive = {ARM: QoSProfile(depth=1)}
+    graph.talk(reader, ARM, 0.02, 20)
+    graph.now_s += 5.0
+    graph.watch.look()
+    assert reader.renewed_count == 0, "what was said meanwhile waits to be read"
+    graph.wait(1.0)
+    assert reader.renewed_count == 0
+    graph.wait(0.25)
+    assert reader.renewed_count == 1
 
 
 def test_one_that_speaks_again_much_later_was_only_silent(graph: Graph) -> None:

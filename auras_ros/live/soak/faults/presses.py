@@ -29,6 +29,9 @@ GARBAGE_HZ, ASKED_HZ = 20.0, 100.0
 DESCRIPTION_BYTES = 3_900_000
 MANY_JOINTS, MANY_DIMENSIONS = 300_000, 200_000
 ENTITIES = 7_000, 40_000  # among the largest that are kept; refused by its size
+# As long as `ros2 topic pub --once` lives after its message by default. A publisher sends as soon as it knows a reader;
+# what arrives before the reader knows the publisher comes again, while the publisher is there.
+KEEP_ALIVE_S = 0.1
 VOLATILE_BUTTON: Topic = (Bool, "emergency_stop", QoSProfile(depth=10))
 Around = Callable[[SoakHarness], AbstractContextManager[None]]
 
@@ -159,6 +162,7 @@ def _button(harness: SoakHarness, case: StopPressCase) -> Iterator[Callable[[boo
         return
     with harness.publisher(VOLATILE_BUTTON) as publisher:
         yield lambda pressed: publisher.publish(Bool(data=pressed))
+        harness.pause(KEEP_ALIVE_S)
 
 
 def _press(harness: SoakHarness, case: StopPressCase) -> Times | None:
