@@ -19,6 +19,7 @@ SILENT_MS = 300.0  # the agent's, after the actuator's last word
 NAMED_MS = 1000.0
 ROUNDING = 1e-9
 NAMED = 50  # violations kept with their text; all are counted
+STAMP_NS = 1_000_000  # how well a stamp is known on the monotonic clock, on a busy machine
 KEPT = 6000  # newest actions: a minute at 100 Hz
 
 
@@ -159,10 +160,9 @@ class Judge:
             self._to_end_ns = None
 
     def _action_beside(self, sent: ReceivedTrajectory) -> ReceivedAction | None:
-        """The action of the trajectory's tick, or the newest one before it; the times of both are known to half a tick.
-        A trajectory that may have been sent up to `late_ns` earlier than it seems can belong to the newest armed action
-        of that time too."""
-        before = [action for action in self.sent if action.mono_ns <= sent.mono_ns + self._bounds.tick_ns // 2]
+        """The action of the trajectory's tick, or the newest one before it. A trajectory that may have been sent up to
+        `late_ns` earlier than it seems can belong to the newest armed action of that time too."""
+        before = [action for action in self.sent if action.mono_ns <= sent.mono_ns + STAMP_NS]
         if not before:
             return None
         armed = [action for action in before if action.state == "armed"]

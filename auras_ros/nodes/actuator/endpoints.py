@@ -26,6 +26,6 @@ def endpoints(settings: ActuatorSettings, *, use_sim_time: bool) -> list[Endpoin
         "actuator_stop",
         publishes=(*challenges, "/parameter_events"),
         subscribes=tuple(words),
-        serves=(f"{node.node}/stop",),
+        serves=(f"{node.node}/stop", "~/get_type_description"),
     )
     return [node.with_those_of_every_node(use_sim_time=use_sim_time), stop]
