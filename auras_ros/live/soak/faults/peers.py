@@ -58,15 +58,17 @@ class Mismatch:
 
 
 def mismatches() -> list[Mismatch]:
-    """Every pair of topic and policy that can be missed on the topics of agent and actuator."""
+    """Every pair of topic and policy that can be missed on the topics of agent and actuator. A volatile button is none:
+    the emergency stop hears it."""
     heard = [
         ("agent", "prompt", msg.String), ("agent", "actuator/state", msg.String),
         ("actuator", "emergency_stop", msg.Bool), ("actuator", "robot_description", msg.String),
     ]  # fmt: skip
     heartbeat = "agent", "agent/heartbeat", msg.String
     told = [("agent", "agent/chunk", msg.Float64MultiArray), heartbeat, ("agent", "provenance", msg.DiagnosticArray)]
+    weak = [Mismatch(*where, True, *policy) for where in heard for policy in WEAK.items()]
     return [
-        *(Mismatch(*where, True, *weak) for where in heard for weak in WEAK.items()),
+        *(each for each in weak if (each.topic, each.policy) != ("emergency_stop", "DURABILITY")),
         *(Mismatch(*where, False, *picky) for where in told for picky in PICKY.items()),
         Mismatch(*heartbeat, False, "RELIABILITY", QoSProfile(depth=1)),
     ]
