@@ -10,29 +10,27 @@ from __future__ import annotations
 
 import json
 import sys
-
-import numpy as np
+import time
+from dataclasses import asdict
 
 from auras_ros.clock import MonotonicClock
-from auras_ros.nodes.actuator.realtime import configure_process
+from auras_ros.nodes.actuator.realtime import IntervalError, IntervalMeter, TickGrid, configure_process
 
-PERIOD_NS = 10_000_000
+PERIOD_NS = 10_000_000  # the actuator's at 100 Hz
 
 
-def measure(priority: int, seconds: float) -> dict[str, float]:
-    """|time between two wakes - the period|, ms: p50, p99, max and n."""
+def measure(priority: int, seconds: float) -> tuple[IntervalError | None, int]:
+    """The error of the newest intervals, as the actuator measures its own, and how many ticks were skipped."""
     configure_process(priority)
-    clock = MonotonicClock()
-    count = max(1, round(seconds * 1e9 / PERIOD_NS))
-    woken_ns = np.zeros(count + 1, dtype=np.int64)
-    begin_ns = clock.now_ns()
-    for number in range(count + 1):
-        clock.sleep_until_ns(begin_ns + (number + 1) * PERIOD_NS)
-        woken_ns[number] = clock.now_ns()
-    errors_ms = np.abs(np.diff(woken_ns) - PERIOD_NS) / 1e6
-    p50, p99 = np.percentile(errors_ms, [50, 99])
-    return {"p50": float(p50), "p99": float(p99), "max": float(errors_ms.max()), "n": count}
+    grid, meter = TickGrid(MonotonicClock(), PERIOD_NS), IntervalMeter(PERIOD_NS)
+    end_s = time.monotonic() + seconds
+    while time.monotonic() < end_s:
+        meter.tick(grid.wait())
+    return meter.summary(), grid.skipped
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(int(sys.argv[1]), float(sys.argv[2]))))
+    error, skipped = measure(int(sys.argv[1]), float(sys.argv[2]))
+    if error is None:
+        sys.exit("no interval in so short a time")
+    print(json.dumps({**asdict(error), "skipped": skipped}))

@@ -144,7 +144,7 @@ def _interval_error(priority: int, seconds: float, plan: str, end_s: float) -> d
         raise RuntimeError(f"the actuator was {newest.get('state')} at the end: {newest.get('reason')}")
     during = sum(at_s >= begin_s for at_s in chunks)
     facts = {"scheduling": newest["scheduling"], "skipped_ticks": newest["skipped_ticks"]}
-    machine = {f"bare_{figure}": bare[figure] for figure in ("p50", "p99", "max")}
+    machine = {f"bare_{figure}": bare[figure] for figure in ("p50", "p99", "max", "skipped")}
     return {**newest["interval_error_ms"], **facts, "chunks_per_s": during / took_s, **machine}
 
 

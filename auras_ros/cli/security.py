@@ -14,7 +14,7 @@ from auras_ros.nodes.common.config import BRIDGE, ConfigError, NodeConfig, read_
 from auras_ros.ros.endpoints import Endpoints
 from auras_ros.ros.security_policy import policy_text
 
-ENDPOINTS = {  # executable -> the module whose `endpoints(settings, use_sim_time)` says what its nodes use
+ENDPOINTS = {  # executable -> the module whose `endpoints(settings)` says what its nodes use
     "actuator": "auras_ros.nodes.actuator.endpoints",
     "agent": "auras_ros.nodes.agent.endpoints",
     "vlm": "auras_ros.nodes.vlm.endpoints",
@@ -63,8 +63,7 @@ def enclaves_of(config: NodeConfig) -> dict[str, list[Endpoints]]:
         actuator = config.settings("actuator")
         for topic in actuator.emergency_stops:
             button = ButtonSettings(topic=topic, emergency_stop_key_file=actuator.emergency_stop_key_file)
-            nodes = endpoints_of_button(button, use_sim_time=_use_sim_time(config, "button"))
-            enclaves[f"/buttons/{topic.strip('~/')}"] = nodes
+            enclaves[f"/buttons/{topic.strip('~/')}"] = endpoints_of_button(button)
         if BRIDGE not in config.supervision.processes:
             enclaves["/drivers"] = [_drivers(actuator)]
     enclaves["/operator"] = [_operator(ours)]
@@ -73,17 +72,12 @@ def enclaves_of(config: NodeConfig) -> dict[str, list[Endpoints]]:
 
 def _nodes(config: NodeConfig, executable: str) -> list[Endpoints]:
     make: Callable[..., list[Endpoints]] = importlib.import_module(ENDPOINTS[executable]).endpoints
-    node = config.supervision.node(executable)
-    return make(config.settings(node), use_sim_time=_use_sim_time(config, node))
-
-
-def _use_sim_time(config: NodeConfig, node: str) -> bool:
-    return bool(config.sections.get(node, {}).get("use_sim_time", False))
+    return make(config.settings(config.supervision.node(executable)))
 
 
 def _drivers(settings: ActuatorSettings) -> Endpoints:
     node = Endpoints("drivers", publishes=SENSORS, subscribes=settings.command_topics)
-    return node.with_those_of_every_node(use_sim_time=False)
+    return node.with_those_of_every_node()
 
 
 def _operator(ours: Mapping[str, Sequence[Endpoints]]) -> Endpoints:

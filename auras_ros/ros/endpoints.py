@@ -33,14 +33,15 @@ class Endpoints:
     serves: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
 
-    def with_those_of_every_node(self, *, use_sim_time: bool, is_lifecycle: bool = False) -> Endpoints:
-        """Beside these the ones that ROS makes for a node by itself: log, parameters, clock, and life cycle."""
+    def with_those_of_every_node(self, *, is_lifecycle: bool = False) -> Endpoints:
+        """Beside these the ones that ROS makes for a node by itself: log, parameters, life cycle, and the clock of
+        `use_sim_time`, which a launch argument may set too."""
         publishes, serves = [*self.publishes, "/parameter_events", "/rosout"], [*self.serves, *PARAMETER_SERVICES]
         if is_lifecycle:
             publishes.append("~/transition_event")
             serves += LIFECYCLE_SERVICES
-        subscribes = [*self.subscribes, "/clock"] if use_sim_time else self.subscribes
-        return replace(self, publishes=tuple(publishes), subscribes=tuple(subscribes), serves=tuple(serves))
+        subscribes = (*self.subscribes, "/clock")
+        return replace(self, publishes=tuple(publishes), subscribes=subscribes, serves=tuple(serves))
 
     def absolute(self, namespace: str) -> Endpoints:
         """The same with absolute names, each once, in order. namespace: the node's, such as /left; empty: none."""

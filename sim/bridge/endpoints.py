@@ -6,7 +6,7 @@ from auras_ros.ros.endpoints import Endpoints
 from auras_ros.sim.bridge.settings import BridgeSettings
 
 
-def endpoints(settings: BridgeSettings, *, use_sim_time: bool) -> list[Endpoints]:
+def endpoints(settings: BridgeSettings) -> list[Endpoints]:
     """With every camera, and a prompt, because a world says what it has when it is made."""
     clock = ["/clock"] if settings.publish_clock else []
     node = Endpoints(
@@ -15,4 +15,4 @@ def endpoints(settings: BridgeSettings, *, use_sim_time: bool) -> list[Endpoints
         subscribes=("action",),
         serves=("~/reset",),
     )
-    return [node.with_those_of_every_node(use_sim_time=use_sim_time)]
+    return [node.with_those_of_every_node()]

@@ -50,7 +50,16 @@ def test_the_plan_is_one_that_the_machine_can_run(
     assert all(line.startswith(start) for line, start in zip(report.more["chose"], said, strict=True))
 
 
-PLANTED = {"p50": 0.1, "p99": 0.2, "max": 0.3, "n": 100, "bare_p50": 0.01, "bare_p99": 0.02, "bare_max": 0.03}
+PLANTED = {
+    "p50": 0.1,
+    "p99": 0.2,
+    "max": 0.3,
+    "n": 100,
+    "bare_p50": 0.01,
+    "bare_p99": 0.02,
+    "bare_max": 0.03,
+    "bare_skipped": 0,
+}
 
 
 def test_what_fails_is_named_and_the_rest_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:

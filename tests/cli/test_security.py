@@ -85,6 +85,8 @@ def test_every_config_has_a_policy(config: str, capsys: pytest.CaptureFixture[st
     policy = printed(capsys, config, "--namespace", "left/")
     assert all(path.startswith("/left/") for path in policy.enclaves())
     assert policy.who("publish", "/rosout") == policy.enclaves()
+    ours = [path for path in policy.enclaves() if path != "/left/operator"]
+    assert policy.who("subscribe", "/clock") == ours, "use_sim_time may be a launch argument"
     assert policy.who("subscribe", "/left/emergency_stop") == (["/left/actuator"] if config != "vlm_pusht" else [])
 
 

@@ -32,8 +32,8 @@ from tests.portability.asking import CONFIGURE, change
 
 NAMESPACE = "/left"
 IN_NAMESPACE = ("-r", f"__ns:={NAMESPACE}")
-# A service that only some ROS has, and what only some worlds have.
-OPTIONAL = ("/get_type_description", "/left/prompt")
+# A service that only some ROS has, what only some worlds have, and the clock of `use_sim_time`.
+OPTIONAL = ("/get_type_description", "/left/prompt", "/clock")
 
 
 @pytest.fixture
@@ -105,32 +105,32 @@ def test_the_actuator(children: Children, watch: Watch, checkpoint: str, key: st
     given = {"checkpoint": checkpoint, **(more if simulated else {})}
     children.node("actuator", {**given, "use_sim_time": simulated}, *IN_NAMESPACE)
     given = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
-    check(watch, of_actuator(ActuatorSettings(**given), use_sim_time=simulated))
+    check(watch, of_actuator(ActuatorSettings(**given)))
 
 
 def test_the_agent(children: Children, watch: Watch, checkpoint: str) -> None:
     given = {"checkpoint": checkpoint, "compressed": True, "autostart": False}
     children.node("agent", given, *IN_NAMESPACE)
     assert change(watch, f"{NAMESPACE}/agent", CONFIGURE)
-    check(watch, of_agent(AgentSettings(**given), use_sim_time=False))
+    check(watch, of_agent(AgentSettings(**given)))
 
 
 def test_the_vlm(children: Children, watch: Watch, vlm_folder: Path) -> None:
     given = {"checkpoint": str(vlm_folder), "cameras": "top,wrist", "autostart": False}
     children.node("vlm", given, *IN_NAMESPACE)
     assert change(watch, f"{NAMESPACE}/vlm", CONFIGURE)
-    check(watch, of_vlm(VlmSettings(**given), use_sim_time=False))
+    check(watch, of_vlm(VlmSettings(**given)))
 
 
 def test_a_bridge(children: Children, watch: Watch) -> None:
     bridge = (sys.executable, "-m", "auras_ros.sim.bridge.node", "--sim", "pusht", "--ros-args")
     children(*bridge, "-p", "publish_clock:=true", "-p", "viewer_px:=96", *IN_NAMESPACE)
     settings = bridge_settings(find("pusht"))(publish_clock=True, viewer_px=96)
-    check(watch, of_bridge(settings, use_sim_time=False))
+    check(watch, of_bridge(settings))
 
 
 @pytest.mark.parametrize("signed", [False, True])
 def test_a_button(children: Children, watch: Watch, key: str, signed: bool) -> None:
     given = {"topic": "pendant/stop", "input": "lines", "emergency_stop_key_file": key if signed else ""}
     children.node("button", given, *IN_NAMESPACE)
-    check(watch, of_button(ButtonSettings(**given), use_sim_time=False))
+    check(watch, of_button(ButtonSettings(**given)))

@@ -9,7 +9,7 @@ from auras_ros.nodes.common.stop_signature import CHALLENGE_TOPIC, SIGNED
 from auras_ros.ros.endpoints import Endpoints
 
 
-def endpoints(settings: ActuatorSettings, *, use_sim_time: bool) -> list[Endpoints]:
+def endpoints(settings: ActuatorSettings) -> list[Endpoints]:
     """Of its two nodes; that of the emergency stop uses the other's names."""
     agent = settings.agent
     node = Endpoints(
@@ -28,4 +28,4 @@ def endpoints(settings: ActuatorSettings, *, use_sim_time: bool) -> list[Endpoin
         subscribes=tuple(words),
         serves=(f"{node.node}/stop", "~/get_type_description"),
     )
-    return [node.with_those_of_every_node(use_sim_time=use_sim_time), stop]
+    return [node.with_those_of_every_node(), stop]

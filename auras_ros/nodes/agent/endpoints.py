@@ -10,7 +10,7 @@ from auras_ros.nodes.common.input_counters import STATE
 from auras_ros.ros.endpoints import Endpoints
 
 
-def endpoints(settings: AgentSettings, *, use_sim_time: bool) -> list[Endpoints]:
+def endpoints(settings: AgentSettings) -> list[Endpoints]:
     """With every camera, because its checkpoint names them."""
     images = "camera/*/image_raw/compressed" if settings.compressed else "camera/*/image_raw"
     answers = [ANSWER] if settings.monitor_rules() else []
@@ -20,4 +20,4 @@ def endpoints(settings: AgentSettings, *, use_sim_time: bool) -> list[Endpoints]
         subscribes=(images, STATE, PROMPT, f"{settings.actuator}/state", *answers),
         serves=("~/reset",),
     )
-    return [node.with_those_of_every_node(use_sim_time=use_sim_time, is_lifecycle=True)]
+    return [node.with_those_of_every_node(is_lifecycle=True)]

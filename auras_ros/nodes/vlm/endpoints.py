@@ -7,7 +7,7 @@ from auras_ros.nodes.vlm.settings import VlmSettings
 from auras_ros.ros.endpoints import Endpoints
 
 
-def endpoints(settings: VlmSettings, *, use_sim_time: bool) -> list[Endpoints]:
+def endpoints(settings: VlmSettings) -> list[Endpoints]:
     has_adapters = settings.loras or settings.max_loras or settings.remote_configuration
     detections = ["detections"] if has_adapters else []
     suffix = "image_raw/compressed" if settings.compressed else "image_raw"
@@ -16,4 +16,4 @@ def endpoints(settings: VlmSettings, *, use_sim_time: bool) -> list[Endpoints]:
         publishes=("~/heartbeat", "answer", "answer/stream", *detections, DIAGNOSTICS),
         subscribes=("question", *(f"camera/{name}/{suffix}" for name in settings.camera_names())),
     )
-    return [node.with_those_of_every_node(use_sim_time=use_sim_time, is_lifecycle=True)]
+    return [node.with_those_of_every_node(is_lifecycle=True)]
