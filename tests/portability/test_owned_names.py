@@ -18,6 +18,7 @@ ROS = "auras_ros.ros.dds"
 OURS = (
     ("auras_ros.nodes.actuator.node", "Actuator"),
     ("auras_ros.nodes.agent.node", "Agent"),
+    ("auras_ros.nodes.button.node", "ButtonNode"),
     ("auras_ros.nodes.vlm.node", "VlmNode"),
     ("auras_ros.sim.bridge.node", "SimBridge"),
     ("auras_ros.live.referee.node", "RefereeNode"),

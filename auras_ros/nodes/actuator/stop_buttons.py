@@ -230,20 +230,22 @@ class StopButtons:
             return False, f"not released: {missing}"
         alive = self.publishers()
         with self._words.lock:
-            if self._words.presses != before:
-                return False, "pressed again at this moment: try again"
+            pressed_since = self._words.presses != before  # perhaps by one that is not in `alive` yet
             was_latched = bool(self._words.latched)
             down = [(topic, who) for topic in self._words.topics for who in topic.down]
             still = [(topic, who) for topic, who in down if self._must_release_itself(topic, who, alive)]
             gone = [(topic, who) for topic, who in down if (topic, who) not in still]
-            for topic, who in gone:
-                del topic.down[who]
-            if not still:
-                self._words.latched = ""
+            if not pressed_since:
+                for topic, who in gone:
+                    del topic.down[who]
+                if not still:
+                    self._words.latched = ""
         if still:
             signed = {who for _, who in still} if self.rules.key is not None else ()
             names = ", ".join(sorted({self._presser(who, alive, signed) for _, who in still}))
             return False, f"still pressed by {names}: release it there"
+        if pressed_since:
+            return False, "pressed again at this moment: try again"
         return True, "released; disarm, then arm" if gone or was_latched else "nothing was pressed"
 
     def _must_release_itself(self, topic: StopTopic, who: bytes, alive: dict[bytes, str]) -> bool:

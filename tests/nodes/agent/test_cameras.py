@@ -88,9 +88,10 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arms]:
         try:
             watch.hear_agent()
             node, joints = watch.node, [*ARMS[7:], *ARMS[:7]]  # the controller has an order of its own
-            settings = section(CONFIG, "actuator") | given | {"agent_timeout_ms": 1000.0}
+            # Patient with a busy machine; the button's silence and the cameras' ages are not the point here.
+            patient = {"agent_timeout_ms": 1000.0, "emergency_stop_max_silence_ms": 10000.0}
+            settings = section(CONFIG, "actuator") | given | patient
             children.node("actuator", settings)
-            # Patient with a busy machine; the cameras' ages are not the point here.
             agent = section(CONFIG, "agent") | given | {"camera_age_limit_ms": 1000.0, "state_age_limit_ms": 1000.0}
             running = Running(children.node("agent", agent), watch, cell)
             controller = OnTime(node, joints, settings["trajectory_topic"])
