@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from auras_ros.clock import MonotonicClock
+from auras_ros.live.soak.control_node import ControlNode
 from auras_ros.live.soak.judge import ReceivedAction
 from auras_ros.live.soak.log_pipe import LogPipe
 from auras_ros.live.soak.own_layer import OwnLayer
@@ -55,12 +56,14 @@ class SoakHarness:
         rng: random.Random,
         stopping: Callable[[], bool],
         log: LogPipe | None = None,
+        control: ControlNode | None = None,
     ) -> None:
-        """log: what the nodes print to."""
+        """log: what the nodes print to. control: what their memory is compared with."""
         self.witness, self.judge, self.rng = witness, witness.judge, rng
         self._callbacks, self._supervisor, self._stopping = callbacks, supervisor, stopping
         self._clock = MonotonicClock()
         self.usage = {name: Usage() for name in supervisor.processes}
+        self.control, self._control_process = Usage(), control
         self.planned_skips = 0
         self.presses_again = 0  # of the emergency stop, where one could not be timed
         self.unread_log = log.unread if log else nullcontext  # a block in which nobody reads it
@@ -110,6 +113,8 @@ class SoakHarness:
             for name, process in self._supervisor.processes.items():
                 if self.witness.driving or process.pid in self.usage[name].lives:  # one that still loads is not read
                     self.usage[name].look(process.pid, now_s)
+            if self._control_process:
+                self.control.look(self._control_process.pid, now_s)
 
     def _hear(self, news: str, before_ns: int) -> None:
         """A process that we did not kill must not end. before_ns: when the supervisor had not acted yet."""

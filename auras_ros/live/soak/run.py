@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from auras_ros import resources
+from auras_ros.live.soak.control_node import ControlNode
 from auras_ros.live.soak.faults import InjectedFault, faults
 from auras_ros.live.soak.faults.loaded import STALLED, busy
 from auras_ros.live.soak.faults.presses import NotTimedError, cases, press
@@ -42,6 +43,7 @@ GROWTH_ERRORS = 3.0
 GROWTH_S = 120.0  # no verdict on memory from less, of lives that have settled
 SETTLED_SHARE = 0.5  # growth is asked for after this share of the run: parts take memory when first used
 RISEN = 4  # descriptors or threads
+CONTROL = "a node that does nothing"
 OVERRIDES: dict[str, dict[str, Any]] = {
     "pusht": {"viewer_px": 0, "auto_reset": False},  # a table that resets itself moves the robot
     "actuator": {"arm_on_start": False, "joint_trajectory": True},
@@ -96,6 +98,7 @@ class SoakResult:
     kinds: dict[str, InjectedFault]
     outcomes: list[FaultResult] = field(init=False, default_factory=list)
     usage: dict[str, Usage] = field(init=False, default_factory=dict)
+    control: Usage = field(init=False, default_factory=Usage)  # of a node that does nothing
     seconds: float = field(init=False, default=0.0)
     state: dict[str, Any] = field(init=False, default_factory=dict)
     skips: int = field(init=False, default=0)  # ticks that actuators have missed, of those planned_skips were asked for
@@ -135,7 +138,8 @@ def soak(settings: SoakSettings, log: Path, stop: Callable[[], bool], progress: 
         out = stack.enter_context(LogPipe(log))
         supervisor = stack.enter_context(Supervisor(config, log=out.writer, parameters=OVERRIDES))
         rng = random.Random(settings.seed)
-        harness = stack.enter_context(closing(SoakHarness(witness, callbacks, supervisor, rng, stop, out)))
+        control = stack.enter_context(ControlNode())
+        harness = stack.enter_context(closing(SoakHarness(witness, callbacks, supervisor, rng, stop, out, control)))
         run = SoakRun(harness, kinds, settings, progress)
         run.play()
         return run.result
@@ -185,7 +189,7 @@ class SoakRun:
     def play(self) -> None:
         """From the start to the verdicts, whatever ends it in between."""
         harness, result = self._harness, self.result
-        result.usage = harness.usage
+        result.usage, result.control = harness.usage, harness.control
         try:
             self._progress("starting the loop")
             harness.witness.press(False)
@@ -205,7 +209,7 @@ class SoakRun:
             result.seconds, result.state = self._at_s, harness.witness.state
             result.skips, result.planned_skips = harness.witness.skipped, harness.planned_skips
             result.presses_again = harness.presses_again
-            for usage in result.usage.values():
+            for usage in (*result.usage.values(), result.control):
                 usage.since_s = self._began_s + SETTLED_SHARE * result.seconds
             judge_growth(result)
 
@@ -287,7 +291,10 @@ class SoakRun:
 
 def one_round(kinds: dict[str, InjectedFault], number: int, rng: random.Random) -> list[str]:
     """The kinds whose turn it is, in random order; all of them in the first round, and if it is nobody's turn."""
-    due = [name for name, fault in sorted(kinds.items()) if number == 0 or (fault.every and number % fault.every == 0)]
+    if number == 0:
+        due = [name for name, fault in sorted(kinds.items()) for _ in range(fault.first)]
+    else:
+        due = [name for name, fault in sorted(kinds.items()) if fault.every and number % fault.every == 0]
     due = due or sorted(kinds)
     return rng.sample(due, len(due))
 
@@ -302,13 +309,13 @@ def judge_time(result: SoakResult, kind: str, ms: float | None) -> None:
 
 
 def judge_growth(result: SoakResult) -> None:
-    """Memory, descriptors or threads that rise are violations too."""
+    """Memory that rises above the control's, and descriptors or threads that rise, are violations too."""
     for name, usage in result.usage.items():
-        found = usage.slope()
+        found = usage.above(result.control).slope()
         if found is not None and found.bins * BIN_S >= GROWTH_S:
             surely = found.kib_per_min - GROWTH_ERRORS * found.error
             if surely > GROWTH_KIB_PER_MIN:
-                text = f"{name}: {found.kib_per_min:.0f} +- {found.error:.0f} KiB a minute"
+                text = f"{name}: {found.kib_per_min:.0f} +- {found.error:.0f} KiB a minute above {CONTROL}"
                 result.judge.violate("memory grows", text)
         for what in ("descriptors", "threads"):
             risen = usage.risen(what)

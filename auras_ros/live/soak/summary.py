@@ -45,7 +45,8 @@ def report(result: SoakResult, *, interrupted: bool) -> Report:
         "violations": judge.violations,
         "armed_again_because": load.reasons if load else [],
         "violations_by_kind": dict(judge.kinds),
-        "processes": {name: _used(usage) for name, usage in result.usage.items()},
+        "processes": {name: _used(usage, result.control) for name, usage in result.usage.items()},
+        "control": _used(result.control, result.control),
         "scheduling": str(result.state.get("scheduling", "unknown")),
     }
     if interrupted:
@@ -67,12 +68,15 @@ def _pressed(result: SoakResult) -> dict[str, float]:
     return made | {"presses_again": result.presses_again, **{f"press_ms_{name}": found[name] for name in found}}
 
 
-def _used(usage: Usage) -> dict[str, Any]:
-    slope = usage.slope()
+def _used(usage: Usage, control: Usage) -> dict[str, Any]:
+    """What one process used. Memory above the control's is what is judged."""
+    slope, above = usage.slope(), usage.above(control).slope()
     return {
         "lives": len(usage.lives),
         "memory_kib_per_min": None if slope is None else slope.kib_per_min,
         "memory_error_kib_per_min": None if slope is None else slope.error,
+        "memory_above_control_kib_per_min": None if above is None else above.kib_per_min,
+        "memory_above_control_error_kib_per_min": None if above is None else above.error,
         "memory_bins": 0 if slope is None else slope.bins,
         "memory_mib_max": max((each.kib for life in usage.lives.values() for each in life), default=0.0) / 1024,
         "descriptors": usage.risen("descriptors"),
@@ -108,13 +112,16 @@ def _cases(made: Report) -> Iterator[str]:
 
 
 def _processes(made: Report) -> Iterator[str]:
-    yield f"{'process':<14} {'lives':>5}  {'memory':<34} {'descriptors':<12} threads"
-    for name, used in made.more["processes"].items():
-        memory = f"at most {used['memory_mib_max']:.0f} MiB, no slope yet"
+    """control: a node that does nothing."""
+    yield f"{'process':<14} {'lives':>5}  {'KiB a minute':<28} {'above the control':<20} {'descriptors':<12} threads"
+    for name, used in {**made.more["processes"], "control": made.more["control"]}.items():
+        memory, above = f"at most {used['memory_mib_max']:.0f} MiB, no slope yet", "-"
         if used["memory_kib_per_min"] is not None:
-            memory = f"{used['memory_kib_per_min']:+.0f} +- {used['memory_error_kib_per_min']:.0f} KiB a minute"
+            memory = f"{used['memory_kib_per_min']:+.0f} +- {used['memory_error_kib_per_min']:.0f}"
+            error = used["memory_above_control_error_kib_per_min"]
+            above = f"{used['memory_above_control_kib_per_min']:+.0f} +- {error:.0f}"
         risen = [f"{used[what][0]} to {used[what][1]}" if used[what] else "-" for what in ("descriptors", "threads")]
-        yield f"{name:<14} {used['lives']:>5}  {memory:<34} {risen[0]:<12} {risen[1]}"
+        yield f"{name:<14} {used['lives']:>5}  {memory:<28} {above:<20} {risen[0]:<12} {risen[1]}"
 
 
 def _rest(made: Report) -> Iterator[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -101,6 +101,18 @@ class Usage:
 
     def slope(self) -> Slope | None:
         return slope(list(self.lives.values()), self.since_s)
+
+    def above(self, control: Usage) -> Usage:
+        """The same with memory counted above that of another process at the same time. control: of one life."""
+        if not control.lives:
+            return self
+        (other,) = control.lives.values()
+        at_s, kib = [each.at_s for each in other], [each.kib for each in other]
+        lives = {
+            process: [replace(each, kib=each.kib - float(np.interp(each.at_s, at_s, kib))) for each in life]
+            for process, life in self.lives.items()
+        }
+        return Usage(lives, self.since_s)
 
     def risen(self, name: str) -> tuple[int, int] | None:
         """The least of `descriptors` or `threads` in the first and in the last third of the longest life, after its

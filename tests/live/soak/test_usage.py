@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from auras_ros.live.soak.control_node import NAME, ControlNode
 from auras_ros.live.soak.usage import BIN_S, SETTLED_S, Reading, Usage, read, slope
+from auras_ros.ros import Node, init, try_shutdown
 
 
 def life(kib_per_min: float, level: float, seconds: float, noise: float = 0.0, seed: int = 0) -> list[Reading]:
@@ -88,6 +91,36 @@ def test_descriptors_that_rise_are_told_from_those_that_come_and_go() -> None:
     assert usage.risen("descriptors") == (10, 10)
     assert usage.risen("threads") == (5, 7)
     assert Usage().risen("threads") is None
+
+
+def test_memory_above_a_controls_is_of_the_same_time() -> None:
+    """Steps that both make are no growth; the control's readings come at times of their own."""
+    step_s = 1000.0 + SETTLED_S + 100.0
+    own = [Reading(each.at_s, each.kib + 800.0 * (each.at_s > step_s), 10, 5) for each in life(60.0, 1e6, 900.0)]
+    control = [Reading(1000.25 + s, 5e3 + 800.0 * (1000.25 + s > step_s), 4, 2) for s in range(900)]
+    found = Usage({7: own}, 1.0).above(Usage({8: control}))
+    assert found.since_s == 1.0
+    assert [(each.descriptors, each.threads) for each in found.lives[7][:2]] == [(10, 5), (10, 5)]
+    slope_above = found.slope()
+    assert slope_above is not None
+    assert slope_above.kib_per_min == pytest.approx(60.0, rel=0.05)
+    assert Usage({7: own}).above(Usage()).lives == {7: own}
+
+
+def test_the_control_is_a_node_that_is_discovered_and_ends(ros_domain_id: int) -> None:
+    init(args=[])
+    node = Node("watching")
+    try:
+        with ControlNode() as control:
+            end_s = time.monotonic() + 30.0
+            while NAME not in node.get_node_names():
+                assert time.monotonic() < end_s
+                time.sleep(0.05)
+            assert read(control.pid, 1.0) is not None
+        assert read(control.pid, 2.0) is None
+    finally:
+        node.destroy_node()
+        try_shutdown()
 
 
 def test_a_process_is_read_from_outside_until_it_ends() -> None:

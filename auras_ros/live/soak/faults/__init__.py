@@ -14,12 +14,14 @@ from auras_ros.live.soak.judge import HOLD_MS, NAMED_MS, SILENT_MS
 class InjectedFault:
     """`promise`: what the time is measured to, within limit_ms; None: measured alone. `play` breaks and mends.
     It comes in the first round and in each `every`-th after it. 0: in the first round alone, so that processes live
-    long enough for a verdict on their memory."""
+    long enough for a verdict on their memory. first: how often in the first round, so that each of its cases has come
+    before memory is looked at."""
 
     play: Callable[[SoakHarness], Times]
     promise: str
     limit_ms: float | None = None
     every: int = 1
+    first: int = 1
 
 
 def faults(max_age_ms: float, rate_hz: float) -> dict[str, InjectedFault]:
@@ -30,7 +32,7 @@ def faults(max_age_ms: float, rate_hz: float) -> dict[str, InjectedFault]:
         InjectedFault(processes.agent_killed, "hold", HOLD_MS, every=0),
         InjectedFault(processes.agent_stopped, "hold", HOLD_MS),
         InjectedFault(peers.agent_deactivated, "last hold", HOLD_MS),
-        InjectedFault(presses.stop_pressed, "hold", HOLD_MS),
+        InjectedFault(presses.stop_pressed, "hold", HOLD_MS, first=len(presses.cases())),
         InjectedFault(buttons.second_button, "hold", HOLD_MS),
         InjectedFault(buttons.button_gone, "hold", HOLD_MS),
         InjectedFault(processes.camera_stalled, "hold", silent_ms),  # joint states too
@@ -45,7 +47,7 @@ def faults(max_age_ms: float, rate_hz: float) -> dict[str, InjectedFault]:
         InjectedFault(rivals.second_camera, "driven after it"),
         InjectedFault(peers.second_publisher, "named", NAMED_MS),
         InjectedFault(peers.publishers_at_arming, "disarmed", NAMED_MS),
-        InjectedFault(rivals.late_node, "found", NAMED_MS),
+        InjectedFault(rivals.late_node, "found", rivals.FOUND_MS),
         InjectedFault(peers.bad_parameter, "refused"),
         InjectedFault(peers.qos_mismatch, "named", NAMED_MS),
         InjectedFault(peers.clock_set_back, "disarmed", HOLD_MS),
