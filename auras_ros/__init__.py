@@ -1,6 +1,6 @@
 """One GPU, one robot, one runtime: robot policies over ROS 2.
 
-Importing the package costs nothing: what `load` needs is imported when it is called.
+Importing the package costs nothing: what `load` and `load_vlm` need is imported when they are called.
 """
 
 from __future__ import annotations
@@ -8,11 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
-    from auras_ros.direct import DirectPolicy
+    from auras_ros.direct.policy import DirectPolicy
+    from auras_ros.direct.vlm import DirectVlm
 
-__all__ = ["__version__", "load"]
+__all__ = ["__version__", "load", "load_vlm"]
 __version__ = "0.1.0"
 
 
@@ -26,6 +28,24 @@ def load(
     cpu, cuda or auto. seed: of the noise. dtype: of the weights, as the agent's parameter. Raises ValueError or
     OSError, naming the file and the thing; RuntimeError for a device that is not here.
     """
-    from auras_ros import direct
+    from auras_ros.direct import policy
 
-    return direct.load(checkpoint, plan=plan, device=device, seed=seed, dtype=dtype)
+    return policy.load(checkpoint, plan=plan, device=device, seed=seed, dtype=dtype)
+
+
+def load_vlm(
+    checkpoint: str | Path,
+    *,
+    device: str = "cpu",
+    dtype: str = "auto",
+    adapters: Mapping[str, str | Path] | None = None,
+) -> DirectVlm:
+    """A vision-language model that is called from Python: `auras_ros.load_vlm("pusht-vlm").ask(image, "Where is it?")`.
+
+    checkpoint: the name of one that ships, or the folder of a published model. device: cpu, cuda or auto. dtype: of the
+    weights, as the node's parameter. adapters: LoRA adapters that `ask` may name, and their folders. Raises ValueError
+    or OSError, naming the file and the thing; RuntimeError for a device that is not here.
+    """
+    from auras_ros.direct import vlm
+
+    return vlm.load(checkpoint, device=device, dtype=dtype, adapters=adapters)

@@ -12,8 +12,11 @@ import sysconfig
 from pathlib import Path
 from typing import Literal, get_args
 
+from auras_ros.spelling import nearest
+
 PACKAGE = "auras_ros"
 Kind = Literal["config", "launch", "checkpoints"]
+CHECKPOINT_FILES = ("policy.json", "config.json")  # of a policy; of a vision-language model, or of another library
 
 
 def share_dir() -> Path:
@@ -59,19 +62,15 @@ def config(name_or_path: str) -> Path:
 
 
 def checkpoint(name_or_folder: str) -> Path:
-    """A checkpoint's folder: a path (it has a separator in it), or the name of one that ships.
+    """The folder of a policy or of a vision-language model: the name of one that ships, or a path.
 
-    A file is a path too: the loader says what is to be done with it. Raises FileNotFoundError.
+    A file is a path too: the loader says what is to be done with it. A name without a separator may also be a folder
+    here, but not one that ships at the same time: the wrong one must not drive a robot. Raises FileNotFoundError.
     """
     if not name_or_folder or "\0" in name_or_folder:
         raise FileNotFoundError(f"checkpoint {name_or_folder!r}: expected the name of one that ships, or a folder")
     if not is_path(name_or_folder):
-        try:
-            return find("checkpoints", name_or_folder)
-        except FileNotFoundError as error:
-            if not Path(name_or_folder).exists():
-                raise
-            raise FileNotFoundError(f"{error}; a folder of one's own is a path: ./{name_or_folder}") from None
+        return _shipped_or_here(name_or_folder)
     try:
         folder = Path(name_or_folder).expanduser()
     except RuntimeError as error:  # ~somebody who is not here
@@ -79,6 +78,30 @@ def checkpoint(name_or_folder: str) -> Path:
     if not folder.exists():
         raise FileNotFoundError(f"checkpoint folder not found: {folder}, in {Path.cwd()}")
     return folder
+
+
+def checkpoint_names() -> list[str]:
+    """Names of the checkpoints that ship, of policies and of vision-language models."""
+    folders = [folder / "checkpoints" for folder in _candidates() if _is_share(folder)]
+    found = {path.parent.name for folder in folders for name in CHECKPOINT_FILES for path in folder.glob(f"*/{name}")}
+    return sorted(found)
+
+
+def _shipped_or_here(name: str) -> Path:
+    here = Path(name)
+    if name not in checkpoint_names():
+        if here.exists():
+            return here
+        meant = nearest(name, checkpoint_names())
+        hint = f"; did you mean {meant}?" if meant else ""
+        ships = ", ".join(checkpoint_names()) or "none"
+        raise FileNotFoundError(f"checkpoint '{name}': no such folder in {Path.cwd()}, and none ships{hint} ({ships})")
+    shipped = find("checkpoints", name)
+    if any((here / each).is_file() for each in CHECKPOINT_FILES) and here.resolve() != shipped.resolve():
+        raise FileNotFoundError(
+            f"checkpoint '{name}': there is a folder of that name here, and one ships: write ./{name} or {shipped}"
+        )
+    return shipped
 
 
 def adapter(folder: str) -> Path:

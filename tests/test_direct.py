@@ -15,7 +15,7 @@ import torch
 
 import auras_ros
 from auras_ros import resources
-from auras_ros.direct import DirectPolicy
+from auras_ros.direct.policy import DirectPolicy
 from auras_ros.pipeline.noise import noise_tape
 from auras_ros.policies import golden
 from auras_ros.policies.golden import GoldenSample
@@ -173,8 +173,8 @@ def test_openvla_s_folder_too(tmp_path: Path) -> None:
 
 
 def test_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    """Its first half wherever the package is, its second where the simulator is."""
-    first, second = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    """Its first part wherever the package is, its second where the simulator is, and what asks a model."""
+    first, second, third = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     names: dict[str, Any] = {}
     exec(first, names)
     said, shape = capsys.readouterr().out.splitlines()
@@ -183,6 +183,8 @@ def test_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("gym_pusht")
     exec(second, names)
     assert re.fullmatch(r"solved \d+\n", capsys.readouterr().out)
+    exec(third, names)
+    assert capsys.readouterr().out.strip()
 
 
 def test_a_prompt_is_taken_kept_and_refused_by_name(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""`auras list`: names that commands accept: checkpoints, configs, simulators and tasks, architectures, benches."""
+"""`auras list`: names that commands accept: checkpoints, vision-language models and their adapters, configs, simulators
+and tasks, architectures, benches."""
 
 from __future__ import annotations
 
@@ -31,6 +32,29 @@ def checkpoints() -> Iterator[Line]:
             yield path.parent.name, f"{told['type']}; plans {plans}; cameras {cameras}; actions {channels}"
         except (CheckpointError, KeyError, TypeError) as error:
             yield path.parent.name, f"cannot be read: {error}"
+
+
+def models() -> Iterator[Line]:
+    """Vision-language models, for `auras serve`, the node vlm and `auras_ros.load_vlm`."""
+    for path in sorted((resources.share_dir() / "checkpoints").glob("*/config.json")):
+        try:
+            yield path.parent.name, f"vision-language model, {read_json(path)['model_type']}"
+        except (CheckpointError, KeyError) as error:
+            yield path.parent.name, f"cannot be read: {error}"
+
+
+def adapters() -> Iterator[Line]:
+    """LoRA adapters of these models, for `--lora-modules NAME=ADAPTER` and the node's `loras`."""
+    checkpoints = resources.share_dir() / "checkpoints"
+    for path in sorted(checkpoints.glob("*/*/adapter_config.json")):
+        try:
+            told = read_json(path)
+            yield (
+                path.parent.relative_to(checkpoints).as_posix(),
+                f"LoRA of rank {told['r']} for {told['base_model_name_or_path']}",
+            )
+        except (CheckpointError, KeyError) as error:
+            yield path.parent.relative_to(checkpoints).as_posix(), f"cannot be read: {error}"
 
 
 def configs() -> Iterator[Line]:
@@ -83,6 +107,8 @@ def architectures() -> Iterator[Line]:
 
 SECTIONS: dict[str, Callable[[], Iterable[Line]]] = {
     "checkpoints": checkpoints,
+    "models": models,
+    "adapters": adapters,
     "configs": configs,
     "simulators": simulators,
     "tasks": tasks,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from dataclasses import Field
+from dataclasses import Field, replace
 from pathlib import Path
 from typing import Any
 
+from auras_ros import resources
 from auras_ros.cli.command import command_parser, print_errors, print_warnings
 from auras_ros.heap import TENSOR_BLOCK, bound_heap
 from auras_ros.output import non_blocking_output
@@ -18,15 +19,16 @@ TOKEN = "AURAS_SERVE_TOKEN"
 LISTS = {"lora_modules": "NAME=FOLDER", "allowed_host": "NAME"}  # options that may be given again
 EXAMPLE = """
 example
-  auras serve SmolVLM2-500M-Video-Instruct                  http://127.0.0.1:8000/v1
+  auras serve pusht-vlm                                     the model that ships, at http://127.0.0.1:8000/v1
+  auras serve pusht-vlm --lora-modules goal=pusht-monitor/goal
   auras serve SmolVLM2-500M-Video-Instruct --running 4 --kv-mib 256 --cores 0,1
-  auras serve SmolVLM2-500M-Video-Instruct --lora-modules goal=adapters/goal,count=adapters/count
   auras serve config.yaml --port 9000                       model: FOLDER and any option, by its name with _ for -
 
-MODEL is the folder of a published vision-language model; it needs: pip install 'auras_ros[serve]'. Fields of requests,
-errors and bounds: docs/serve.md. Only this machine reaches the server unless --host says otherwise. With a token in
---token-file or in AURAS_SERVE_TOKEN every request must have it (Authorization: Bearer), but for /health. A server of
-this machine alone takes requests to localhost, 127.0.0.1, [::1] and the names in --allowed-host.
+MODEL is the name of one that ships (auras list models), or the folder of a published vision-language model; it needs:
+pip install 'auras_ros[serve]'. Fields of requests, errors and bounds: docs/serve.md. Only this machine reaches the
+server unless --host says otherwise. With a token in --token-file or in AURAS_SERVE_TOKEN every request must have it
+(Authorization: Bearer), but for /health. A server of this machine alone takes requests to localhost, 127.0.0.1, [::1]
+and the names in --allowed-host.
 """
 ENGINE_HELP = {
     "device": "where it computes: cpu, cuda, or auto (cuda if there is a GPU)",
@@ -60,7 +62,7 @@ ENGINE_HELP = {
 
 def run(argv: list[str]) -> int:
     parser = command_parser("serve", __doc__, EXAMPLE)
-    parser.add_argument("model", metavar="MODEL|CONFIG", help="a model's folder, or a YAML file of options")
+    parser.add_argument("model", metavar="MODEL|CONFIG", help="a model's folder or name, or a YAML file of options")
     for name, each in OWN.items():
         if name != "model":
             _add(parser, each, each.metadata["description"])
@@ -72,11 +74,9 @@ def run(argv: list[str]) -> int:
         if path.is_file():
             given = read_options(path) | {name: value for name, value in given.items() if name != "model"}
         options, engine_options = make_options(given)
+        options = replace(options, model=str(resources.checkpoint(options.model)))
     except (ValueError, OSError) as error:
         print_errors(error)
-        return 2
-    if not Path(options.model).is_dir():
-        print_errors(FileNotFoundError(f"{options.model or path}: no such folder of a model"))
         return 2
     bound_heap(TENSOR_BLOCK)
     with non_blocking_output():

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
+from auras_ros import resources
 from auras_ros.engine.request import EngineClosedError
 from auras_ros.lora.registry import AdapterError
 from auras_ros.serve.errors import ApiError, refusal
@@ -40,7 +41,7 @@ class ServedAdapters:
         """Those of the option `lora_modules`: name and folder. Raises ValueError, which names the adapter."""
         for name, folder in modules:
             try:
-                self._add(name, Path(folder))
+                self._add(name, resources.adapter(folder))
             except (ValueError, OSError) as error:
                 raise ValueError(f"lora_modules: {name}: {error}") from error
 

@@ -32,7 +32,7 @@ class ImageLimits:
 class ServeOptions:
     """What the server takes beyond the engine's own options."""
 
-    model: str = parameter("", "folder of a vision-language model")
+    model: str = parameter("", "folder of a vision-language model, or the name of one that ships")
     host: str = parameter("127.0.0.1", "address to listen at; only this machine reaches the default")
     port: int = parameter(8000, "port; 0 is one that is free", 0, 65535)
     name: str = parameter("", "what requests call the model; empty: the folder's name")
@@ -146,10 +146,16 @@ def read_options(path: Path) -> dict[str, Any]:
         except ValueError as error:
             raise ParameterError(f"{path}:{line}: {error}") from error
         if name in PATHS and value:
-            values[name] = str(path.parent / value)
+            values[name] = _beside(path, value, may_ship=name == "model")
         elif name == "lora_modules":
-            values[name] = {key: str(path.parent / folder) for key, folder in read_modules(value)}
+            values[name] = {key: _beside(path, folder, may_ship=True) for key, folder in read_modules(value)}
     return values
+
+
+def _beside(file: Path, path: str, *, may_ship: bool) -> str:
+    """A path of a file, from its folder on; but what is not there may be the name of one that ships."""
+    there = file.parent / path
+    return path if may_ship and not there.exists() else str(there)
 
 
 def _typed(each: Field[Any], value: Any) -> Any:

@@ -24,6 +24,6 @@ def test_a_kind_that_is_none_is_answered_with_those_there_are(capsys: pytest.Cap
     with pytest.raises(SystemExit) as ended:
         list_command.run(["robots"])
     assert ended.value.code == 2
-    assert "no 'robots'; known: checkpoints, configs," in capsys.readouterr().err
+    assert "no 'robots'; known: checkpoints, models, adapters, configs," in capsys.readouterr().err
     assert list_command.run(["simulators"]) == 0
     assert capsys.readouterr().out.startswith("simulators:\n  pusht        Push-T: ")

@@ -101,9 +101,23 @@ def test_a_checkpoint_that_is_none_is_named(name: str, tmp_path: Path, monkeypat
             resources.checkpoint(name)
 
 
-def test_a_folder_here_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_here_needs_no_separator_unless_one_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose name both have could start another robot's policy."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine").mkdir()
-    with pytest.raises(FileNotFoundError, match=r"a folder of one's own is a path: \./mine"):
-        resources.checkpoint("mine")
-    assert resources.checkpoint("./mine") == Path("mine")
+    assert resources.checkpoint("mine") == resources.checkpoint("./mine") == Path("mine")
+    shipped = resources.checkpoint("pusht")
+    (tmp_path / "pusht").mkdir()
+    assert resources.checkpoint("pusht") == shipped, "a folder that is no checkpoint"
+    (tmp_path / "pusht" / "config.json").touch()
+    with pytest.raises(FileNotFoundError, match=r"one ships: write \./pusht or /"):
+        resources.checkpoint("pusht")
+    assert resources.checkpoint("./pusht") == Path("pusht")
+    monkeypatch.chdir(shipped.parent)
+    assert resources.checkpoint("pusht") == shipped
+
+
+def test_the_names_that_ship_are_folders_of_checkpoints() -> None:
+    names = resources.checkpoint_names()
+    assert {"pusht", "pusht-vlm", "lift"} <= set(names)
+    assert not {"pusht-monitor", "pusht-detector"} & set(names), "these hold adapters"

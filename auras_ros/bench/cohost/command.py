@@ -21,7 +21,6 @@ import random
 import threading
 import time
 from contextlib import ExitStack, closing
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -67,7 +66,7 @@ def _options(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--policy", choices=sorted(RECIPES), default="dp-small", help="(dp-small)")
     add_steps(parser)
     parser.add_argument("--pp-generation", type=int, default=8, help="stages of denoising (8)")
-    parser.add_argument("--vlm", type=Path, help="folder of the vision-language model (checkpoints/pusht-vlm)")
+    parser.add_argument("--vlm", default="pusht-vlm", help="vision-language model: a name or a folder (pusht-vlm)")
     parser.add_argument("--modes", type=listed(str, names), default=names, help=f"some of {','.join(names)} (all)")
     parser.add_argument("--period-ms", type=amount, default=100.0, help="of the frame grid (100)")
     parser.add_argument("--rounds", type=int, default=10, help="each with windows of all modes (10)")
@@ -83,7 +82,7 @@ def _options(argv: list[str]) -> argparse.Namespace:
     with refusing(parser, PlanError):
         options.plans = {period_ms: _plan(options, period_ms) for period_ms in (0.0, options.period_ms)}
     with refusing(parser, FileNotFoundError, CheckpointError, what="--vlm: "):
-        options.vlm = options.vlm or resources.checkpoint("pusht-vlm")
+        options.vlm = resources.checkpoint(options.vlm)
         if not (options.vlm / "config.json").is_file():
             raise FileNotFoundError(f"{options.vlm}: no config.json")
     return options
