@@ -12,7 +12,7 @@ import sysconfig
 from pathlib import Path
 from typing import Literal, get_args
 
-from auras_ros.spelling import nearest
+from auras_ros.spelling import hint
 
 PACKAGE = "auras_ros"
 Kind = Literal["config", "launch", "checkpoints"]
@@ -47,7 +47,8 @@ def find(kind: Kind, name: str) -> Path:
             return folder / name
     known = sorted({path.name for folder in folders if folder.is_dir() for path in folder.iterdir()})
     looked = _listed([folder / name for folder in folders or [f / kind for f in _candidates()]])
-    raise FileNotFoundError(f"{kind} {name!r} not found, looked for {looked}; available: {known or 'none'}")
+    ships = ", ".join(known) or "none"
+    raise FileNotFoundError(f"{kind} '{name}' not found{hint(name, known)}; looked for {looked}; available: {ships}")
 
 
 def config(name_or_path: str) -> Path:
@@ -92,10 +93,9 @@ def _shipped_or_here(name: str) -> Path:
     if name not in checkpoint_names():
         if here.exists():
             return here
-        meant = nearest(name, checkpoint_names())
-        hint = f"; did you mean {meant}?" if meant else ""
-        ships = ", ".join(checkpoint_names()) or "none"
-        raise FileNotFoundError(f"checkpoint '{name}': no such folder in {Path.cwd()}, and none ships{hint} ({ships})")
+        names = checkpoint_names()
+        meant, ships = hint(name, names), ", ".join(names) or "none"
+        raise FileNotFoundError(f"checkpoint '{name}': no such folder in {Path.cwd()}, and none ships{meant} ({ships})")
     shipped = find("checkpoints", name)
     if any((here / each).is_file() for each in CHECKPOINT_FILES) and here.resolve() != shipped.resolve():
         raise FileNotFoundError(
@@ -108,12 +108,15 @@ def adapter(folder: str) -> Path:
     """An adapter's folder: as it is given, if it is there or absolute; else the one of that name that ships, such as
     pusht-monitor/way. What is nowhere is given back, and refused by whoever reads it."""
     path = Path(folder)
-    if path.is_absolute() or path.exists():
-        return path
+    return path if path.exists() or not ships(folder) else find("checkpoints", folder)
+
+
+def ships(name: str) -> bool:
+    """Whether a checkpoint or an adapter of this name ships."""
     try:
-        return find("checkpoints", folder)
+        return find("checkpoints", name).exists()
     except (FileNotFoundError, ValueError):
-        return path
+        return False
 
 
 def is_path(name_or_folder: str) -> bool:

@@ -8,12 +8,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
+from auras_ros.arguments import CommandParser
 from auras_ros.bench.policies import names
 from auras_ros.device import DeviceError
 from auras_ros.device.make import kind_of
 from auras_ros.measure.cores import available
 from auras_ros.measure.window import Length
 from auras_ros.pipeline.plan import Plan
+from auras_ros.spelling import hint
 from auras_ros.values import shown
 
 Value = TypeVar("Value", int, float, str)
@@ -23,15 +25,9 @@ MOST_COUNT, MOST_SEED = 1_000_000, 2**32 - 1
 MOST_VALUES, MOST_AMOUNT = 1000, 1e9  # of an option that is a list; of one number
 
 
-def bench_parser(name: str, doc: str | None, example: str = "", help_: bool = True) -> argparse.ArgumentParser:
+def bench_parser(name: str, doc: str | None, example: str = "", help_: bool = True) -> CommandParser:
     """doc: of the bench's module; it is printed as it is written."""
-    return argparse.ArgumentParser(
-        prog=f"auras bench {name}",
-        description=doc,
-        epilog=example,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        add_help=help_,
-    )
+    return CommandParser(f"auras bench {name}", doc, example, help_)
 
 
 @contextmanager
@@ -57,7 +53,9 @@ def listed(kind: type[Value], known: Collection[Value] = ()) -> Callable[[str], 
         if large := [value for value in values if _is_too_large(value)]:
             raise argparse.ArgumentTypeError(f"expected numbers up to {MOST_AMOUNT:g}, got {shown(large[0])}")
         if unknown := [value for value in values if known and value not in known]:
-            raise argparse.ArgumentTypeError(f"{unknown[0]!r:.80} is not known; known: {', '.join(map(str, known))}")
+            raise argparse.ArgumentTypeError(
+                f"{unknown[0]!r:.80} is not known{hint(str(unknown[0]), map(str, known), show_all=True)}"
+            )
         return values
 
     return parse

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from auras_ros.arguments import CommandParser
+
 INTERRUPTED = 130  # exit status
 
 
-def command_parser(name: str, description: str | None, example: str) -> argparse.ArgumentParser:
+def command_parser(name: str, description: str | None, example: str) -> CommandParser:
     """The parser of `auras NAME`; the lines of both texts stay as they are."""
-    form = argparse.RawDescriptionHelpFormatter
-    return argparse.ArgumentParser(prog=f"auras {name}", description=description, epilog=example, formatter_class=form)
+    return CommandParser(f"auras {name}", description, example)
 
 
 @contextmanager

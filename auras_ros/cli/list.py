@@ -12,6 +12,7 @@ from auras_ros.checkpoints.json_file import read_json
 from auras_ros.cli.bench import BENCHES
 from auras_ros.cli.command import command_parser
 from auras_ros.registry import registered
+from auras_ros.spelling import hint
 
 Line = tuple[str, str]
 EXAMPLE = """
@@ -124,7 +125,7 @@ def run(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     for name in options.what:
         if name not in SECTIONS:
-            parser.error(f"no {name!r}; known: {', '.join(SECTIONS)}")
+            parser.error(f"no '{name}'{hint(name, SECTIONS, show_all=True)}")
     for name in options.what or SECTIONS:
         found = list(SECTIONS[name]())
         width = max((len(each) for each, _ in found), default=0)

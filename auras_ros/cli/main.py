@@ -1,16 +1,18 @@
 """Entry point of `auras`: runs the command, and turns errors into one line and an exit status.
 
 Exit status: 0 done; 1 failed; 2 the command or its settings are invalid; 130 interrupted, or
-episodes were lost with their world.
+episodes were lost with their world; 141 nobody reads the output any more.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 
 from auras_ros import __version__
 from auras_ros.panics import is_panic, panic_text
+from auras_ros.spelling import hint
 
 COMMANDS = {
     "run": "start the nodes of a config and keep them alive: auras run config/pusht.yaml",
@@ -30,6 +32,7 @@ COMMANDS = {
     "trace": "show where the stages of a plan ran: auras trace --out out/trace",
     "doctor": "check this machine (ROS 2 or DDS, GPU, scheduling, checkpoints) and print what to do about problems",
 }
+CLOSED_PIPE = 141  # as a shell reports a program that SIGPIPE has ended
 NOT_ON_PYPI = "simpler_env"  # somebody else may have the name there
 EPILOG = """
 first steps
@@ -48,6 +51,17 @@ def usage() -> str:
 
 def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
+    try:
+        try:
+            return _status(arguments)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # of `auras list | head -1`: nobody reads on
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the interpreter fails when it flushes
+        return CLOSED_PIPE
+
+
+def _status(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(usage())
         return 0
@@ -56,7 +70,7 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     command, rest = arguments[0], arguments[1:]
     if command not in COMMANDS:
-        print(f"error: no command '{command}'; known: {', '.join(COMMANDS)} (auras --help)", file=sys.stderr)
+        print(f"error: no command '{command}'{hint(command, COMMANDS, show_all=True)} (auras --help)", file=sys.stderr)
         return 2
     try:
         return int(importlib.import_module(f"auras_ros.cli.{command}").run(rest))
@@ -71,6 +85,8 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+    except BrokenPipeError:
+        raise
     except (OSError, ValueError, RuntimeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

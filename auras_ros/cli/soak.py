@@ -14,6 +14,7 @@ from auras_ros.cli.command import INTERRUPTED, command_parser, stop_signals
 from auras_ros.cli.outputs import check_outputs, make_folder, written
 from auras_ros.cli.progress import Progress
 from auras_ros.live.soak.not_drawn import NOT_DRAWN
+from auras_ros.spelling import hint
 
 OWN: dict[str, dict[str, Any]] = {  # options of some targets, with their defaults
     "loop": {"minutes": 20.0, "presses": 0, "load": 0},
@@ -122,7 +123,7 @@ def _only(parser: argparse.ArgumentParser, options: argparse.Namespace, noun: st
     names = [name for name in options.only.replace(" ", "").split(",") if name]
     for name in names:
         if name not in known:
-            parser.error(f"--only: no {noun} '{name}'; known: {', '.join(known)}")
+            parser.error(f"--only: no {noun} '{name}'{hint(name, known, show_all=True)}")
     return names
 
 

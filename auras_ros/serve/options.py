@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from auras_ros import parameter_file
+from auras_ros import parameter_file, resources
 from auras_ros.engine.options import EngineOptions
 from auras_ros.parameters import ParameterError, checked, parameter
 from auras_ros.spelling import nearest
@@ -146,16 +146,16 @@ def read_options(path: Path) -> dict[str, Any]:
         except ValueError as error:
             raise ParameterError(f"{path}:{line}: {error}") from error
         if name in PATHS and value:
-            values[name] = _beside(path, value, may_ship=name == "model")
+            values[name] = _beside(path, value)
         elif name == "lora_modules":
-            values[name] = {key: _beside(path, folder, may_ship=True) for key, folder in read_modules(value)}
+            values[name] = {key: _beside(path, folder) for key, folder in read_modules(value)}
     return values
 
 
-def _beside(file: Path, path: str, *, may_ship: bool) -> str:
-    """A path of a file, from its folder on; but what is not there may be the name of one that ships."""
+def _beside(file: Path, path: str) -> str:
+    """A path in a file is from its folder on; where nothing is there, it may be the name of one that ships."""
     there = file.parent / path
-    return path if may_ship and not there.exists() else str(there)
+    return path if not there.exists() and resources.ships(path) else str(there)
 
 
 def _typed(each: Field[Any], value: Any) -> Any:

@@ -130,7 +130,7 @@ def test_another_world_is_played_by_its_included_policy_at_its_own_rate() -> Non
         (["--sim", "pusht", "--checkpoint", "lift"], "checkpoint lift cannot play pusht: the world's channels are"),
         (["--sim", "lift:absolute=false,turns=true"], "checkpoint lift cannot play lift: the world's channels are"),
         (["--sim", "lift:cameras=1"], "the world's cameras are agentview, the policy's agentview, robot0_eye_in_hand"),
-        (["--checkpoint", "nosuch"], "checkpoint: checkpoints 'nosuch' not found"),
+        (["--checkpoint", "nosuch"], "checkpoint: checkpoint .nosuch.: no such folder"),
         (["--sim", "lift:table_m_s=7"], r"table_m_s: must be in \[0.0, 0.5\], got 7"),
     ],
 )

@@ -55,13 +55,52 @@ def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.parametrize("words", [["run"], ["train", "tea"], ["bench", "nothing"], ["sim", "kitchen"]], ids=str)
-def test_a_wrong_option_ends_with_status_2_and_usage(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+def test_a_wrong_option_ends_with_status_2_and_one_line(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(words)
     assert ended.value.code == 2
     error = capsys.readouterr().err
-    assert f"auras {words[0]}: error: " in error
-    assert "Traceback" not in error
+    assert error.startswith("error: ")
+    assert error.endswith(f" (auras {words[0]} --help)\n")
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["bnech"], "bench"),
+        (["list", "chekpoints"], "checkpoints"),
+        (["train", "pushd"], "pusht"),
+        (["run", "pushst"], "pusht.yaml"),
+        (["soak", "--only", "agent_kiled"], "agent_killed"),
+        (["eval", "--epsiodes", "3"], "--episodes"),
+        (["eval", "--checkpoint", "pushd"], "pusht"),
+        (["serve", "pusht-vlm", "--kv-mb", "2"], "--kv-mib"),
+        (["bench", "pipelin"], "pipeline"),
+        (["bench", "pipeline", "--round", "1", "--polciy", "x"], "--policy"),
+    ],
+    ids=str,
+)
+def test_the_nearest_name_is_named(words: list[str], meant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        status = cli.main(words)
+    except SystemExit as ended:
+        status = int(str(ended.code))
+    assert status != 0
+    assert f"did you mean {meant}?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["list"], ["--help"], ["eval", "--help"], ["list", "benches"]], ids=str)
+def test_a_pipe_that_is_closed_is_no_error(words: list[str]) -> None:
+    """As of `auras list | head -1`."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run(
+        [sys.executable, "-m", "auras_ros.cli.main", *words], stdout=writer, stderr=subprocess.PIPE, text=True
+    )
+    os.close(writer)
+    assert ended.stderr == ""
+    assert ended.returncode in (cli.CLOSED_PIPE, 0)  # argparse itself writes a long help, and says nothing
 
 
 Command = Callable[[Callable[[list[str]], int]], None]

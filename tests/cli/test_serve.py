@@ -62,7 +62,7 @@ def test_it_serves_a_config_with_a_token_until_it_is_told_to_stop(folder: Path) 
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["nowhere"], "error: nowhere: no such folder of a model\n"),
+        (["nowhere"], "error: checkpoint 'nowhere': no such folder in "),
         (["."], "config.json"),
         ([".", "--port", "70000"], "error: serve: port: must be in [0, 65535], got 70000\n"),
         ([".", "--running", "0"], "error: engine: running: 0 is not a whole number from 1\n"),

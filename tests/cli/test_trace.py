@@ -159,7 +159,7 @@ def test_a_checkpoint_is_traced_too(tmp_path: Path, capsys: pytest.CaptureFixtur
         (["--plan", "quick"], "plan: generation: 'quick': without a checkpoint give ddpmN or ddimN"),
         (["--plan", "ddpm4", "--policy", "huge"], "policy 'huge' is not known"),
         (["--checkpoint", "pusht", "--plan", "quick", "--dtype", "int8"], "dtype 'int8': must be one of auto"),
-        (["--checkpoint", "nowhere", "--plan", "quick"], "checkpoints 'nowhere' not found"),
+        (["--checkpoint", "nowhere", "--plan", "quick"], "checkpoint 'nowhere': no such folder"),
     ],
 )
 def test_what_cannot_be_run_is_one_line(

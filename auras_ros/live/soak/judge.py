@@ -2,6 +2,7 @@
 
 It knows no ROS, reads no clock and breaks nothing: actions go in with their labels, violations come out. Times are ns
 on the host's monotonic clock, as the actuator wrote them into its labels; how late this process heard is no matter.
+What was not heard is not judged: a trajectory whose tick's action is missing is counted as `unjudged`.
 """
 
 from __future__ import annotations
@@ -74,8 +75,9 @@ class Judge:
     def __init__(self, bounds: CommandLimits) -> None:
         self._bounds = bounds
         self.sent: deque[ReceivedAction] = deque(maxlen=KEPT)
-        self.count = self.lost = 0
+        self.count = self.lost = self.unjudged = 0
         self.violations: list[str] = []
+        self.during = ""  # which fault, and when; said with each violation
         self.kinds: Counter[str] = Counter()
         self._silent_ns: int | None = None  # the last word of a disarmed actuator
         self._arming = self._silenced = False
@@ -84,12 +86,13 @@ class Judge:
         self._trajectories: deque[ReceivedTrajectory] = deque()  # to be judged once the actions beside them are here
         self._trajectory_ns = 0  # of the newest trajectory
         self._to_end_ns: int | None = None  # when the running trajectory had to be ended by a point
+        self._lost_before_end = 0  # of the actions, at that time
 
     def violate(self, kind: str, text: str) -> None:
         """Count a broken promise; the first ones are kept in words."""
         self.kinds[kind] += 1
         if len(self.violations) < NAMED:
-            self.violations.append(f"{kind}: {text}")
+            self.violations.append(f"{kind}: {text}{f' ({self.during})' if self.during else ''}")
 
     def ask(self) -> None:
         """Arming is about to be asked for."""
@@ -122,11 +125,14 @@ class Judge:
         self.sent.append(sent)
         self.count += 1
         if before is not None and before.state == "armed" != sent.state and self._trajectory_ns:
-            self._to_end_ns = sent.mono_ns
+            self._to_end_ns, self._lost_before_end = sent.mono_ns, self.lost
         while self._trajectories and self._trajectories[0].mono_ns < sent.mono_ns - HOLD_MS * 1e6:
             self._beside(self._trajectories.popleft())
         if self._to_end_ns is not None and self._to_end_ns < sent.mono_ns - 2 * HOLD_MS * 1e6:
-            self.violate("trajectory not ended", f"no point to stay at within {2 * HOLD_MS:g} ms of a hold")
+            if self.lost == self._lost_before_end:
+                self.violate("trajectory not ended", f"no point to stay at within {2 * HOLD_MS:g} ms of a hold")
+            else:
+                self.unjudged += 1
             self._to_end_ns = None
 
     def trajectory(self, sent: ReceivedTrajectory) -> None:
@@ -143,6 +149,7 @@ class Judge:
         slack_ns = bounds.tick_ns + sent.late_ns
         action = self._action_beside(sent)
         if action is None:
+            self.unjudged += 1
             return
         rows, times_ns = np.vstack([action.values, points]), np.concatenate([[0], sent.after_ns])
         most = np.maximum(np.diff(times_ns), 1)[:, None] / bounds.tick_ns * bounds.step
@@ -160,10 +167,12 @@ class Judge:
             self._to_end_ns = None
 
     def _action_beside(self, sent: ReceivedTrajectory) -> ReceivedAction | None:
-        """The action of the trajectory's tick, or the newest one before it. A trajectory that may have been sent up to
-        `late_ns` earlier than it seems can belong to the newest armed action of that time too."""
+        """The action of the trajectory's tick; None where that was not heard.
+
+        A trajectory that may have been sent up to `late_ns` earlier than it seems can belong to the newest armed action
+        of that time too."""
         before = [action for action in self.sent if action.mono_ns <= sent.mono_ns + STAMP_NS]
-        if not before:
+        if not before or before[-1].mono_ns < sent.mono_ns - sent.late_ns - self._bounds.tick_ns + STAMP_NS:
             return None
         armed = [action for action in before if action.state == "armed"]
         is_ended = len(sent.points) > 1 and before[-1].state != "armed"

@@ -206,6 +206,7 @@ class SoakRun:
         except Interrupted:
             pass
         finally:
+            self._judge.during = ""
             result.seconds, result.state = self._at_s, harness.witness.state
             result.skips, result.planned_skips = harness.witness.skipped, harness.planned_skips
             result.presses_again = harness.presses_again
@@ -272,6 +273,7 @@ class SoakRun:
     def _one(self, kind: str, play: Callable[[SoakHarness], Times], case: str = "") -> None:
         """Break once, judge the time, drive again."""
         at_s = self._at_s
+        self._judge.during = f"{kind}, {case + ', ' if case else ''}{at_s:.0f} s"
         try:
             begin_ns, end_ns = play(self._harness)
         except NotTimedError:  # which is a violation already

@@ -26,6 +26,7 @@ def report(result: SoakResult, *, interrupted: bool) -> Report:
     made = Report("soak", [vars(each) for each in result.outcomes])
     made.summary = {"seconds": result.seconds, "faults": len(result.outcomes), "violations": judge.kinds.total()}
     made.summary |= {"actions": judge.count, "actions_lost": max(0, judge.lost - skipped)}
+    made.summary |= {"trajectories_unjudged": judge.unjudged}
     made.summary |= {"skipped_ticks": max(0, skipped - result.planned_skips)}
     for kind in result.kinds:
         times = [each.ms for each in result.outcomes if each.kind == kind and each.ms is not None]
@@ -127,6 +128,11 @@ def _processes(made: Report) -> Iterator[str]:
 def _rest(made: Report) -> Iterator[str]:
     found = made.summary
     heard = f"{found['actions']:.0f} actions, {found['actions_lost']:.0f} not received"
+    heard += (
+        f", {found['trajectories_unjudged']:.0f} trajectories not judged for that"
+        if found["trajectories_unjudged"]
+        else ""
+    )
     late = f"{found['skipped_ticks']:.0f} ticks missed unasked"
     yield f"{found['faults']:.0f} faults in {found['seconds']:.0f} s; {heard}; {late}"
     if "rearmed" in found:

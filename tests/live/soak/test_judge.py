@@ -280,6 +280,32 @@ def test_a_horizon_that_comes_after_the_point_that_ends_it(told: Told) -> None:
     assert told.kinds == {"trajectory overtaken": 1}
 
 
+@pytest.mark.parametrize("lost", [0, 1, 3])
+def test_a_trajectory_whose_action_was_not_heard_is_not_judged(told: Told, lost: int) -> None:
+    """On a machine that is too slow the witness loses messages; an older action says nothing of this trajectory."""
+    told.tick += lost
+    told.trajectory(100.0, 100.0, each_ms=1000.0)  # too old for the action before
+    told.tick += 1
+    told.go_on(100.0, state="armed")
+    assert told.kinds == ({} if lost else {"old trajectory": 1})
+    assert told.judge.unjudged == (1 if lost else 0)
+
+
+def test_an_end_is_not_missed_where_ticks_were_not_heard(told: Told) -> None:
+    told.trajectory(200.0, 300.0)
+    told.send(state="holding", age_ms=None)
+    told.tick += 20
+    told.go_on(100.0)
+    assert told.kinds == {}
+    assert told.judge.unjudged == 1
+
+
+def test_a_violation_says_during_which_fault(told: Told) -> None:
+    told.judge.during = "agent_killed, 12 s"
+    told.send(x=600.0)
+    assert told.judge.violations[0].endswith(" (agent_killed, 12 s)")
+
+
 def test_a_trajectory_that_no_hold_ends(told: Told) -> None:
     told.trajectory(200.0, 300.0)
     told.go_on(100.0)
