@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MOST_OPCODES = 20_000_000  # a training's payload with its optimizer has some hundred thousand
+MOST_KEY_LENGTH = 16  # of a tuple that is a key: omegaconf keeps what a resolver answered by its arguments
+MOST_KEY_DEPTH = 2  # a tuple of plain values, or of such tuples
 
 
 class InertError(ValueError):
@@ -192,8 +194,11 @@ def _pairs(values: list[Any]) -> dict[Any, Any]:
     return dict(zip(map(_key, values[::2]), values[1::2], strict=True))
 
 
-def _key(value: Any) -> Any:
-    """Plain values only: hashing a deeply nested tuple crashes the interpreter."""
+def _key(value: Any, depth: int = 0) -> Any:
+    """Check that a value may be a key: plain, or a short tuple of plain values. Hashing a deeply nested tuple crashes
+    the interpreter. Raises InertError."""
+    if isinstance(value, tuple) and len(value) <= MOST_KEY_LENGTH and depth < MOST_KEY_DEPTH:
+        return tuple(_key(part, depth + 1) for part in value)
     if not isinstance(value, str | bytes | int | float | Name | None):
         raise InertError(f"a key of type {type(value).__name__}")
     return value

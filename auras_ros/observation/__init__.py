@@ -16,9 +16,10 @@ from .fault import FaultName as FaultName
 from .fault import ObservationError as ObservationError
 from .fault import ObservationFault as ObservationFault
 from .history import History as History
-from .image_files import REQUEST_FORMATS as REQUEST_FORMATS
+from .image_files import REQUEST_FILES as REQUEST_FILES
 from .image_files import compressed_size as compressed_size
 from .image_files import decode_compressed as decode_compressed
+from .image_files import sent_encoding as sent_encoding
 from .images import MAX_MESSAGE_BYTES as MAX_MESSAGE_BYTES
 from .images import decode_raw as decode_raw
 from .picture import Picture as Picture

@@ -1,7 +1,7 @@
 """Raw image messages to uint8 RGB arrays; inconsistent ones are refused before memory is spent.
 
-They become views if their layout allows it. This module never resizes, and knows no message type; JPEG, PNG and WebP
-files are `image_files`'s.
+They become views if their layout allows it. This module never resizes, and knows no message type; files of JPEG, PNG
+and other formats are `image_files`'s.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def decode_raw(
     """The fields of a raw image as RGB, uint8 [height, width, 3], a view of `data` if possible (never written to).
 
     `encodings` says which encodings are read, and how. Alpha is dropped, grey is repeated. `step` may exceed the row's
-    bytes (padding). Byte order has no meaning for 8 bits. expected: the only (height, width) that is accepted. Raises
-    ObservationError naming the field.
+    bytes (padding). Byte order has no meaning for 8 bits. expected: the only (height, width) that is accepted; of nv12
+    and nv21 these are the picture's, whose data have half as many rows more. Raises ObservationError naming the field.
     """
     pixel = encodings.bytes_per_pixel(encoding)
     check_size(height, width, max_pixels, expected)
@@ -46,9 +46,10 @@ def decode_raw(
         detail = f"{step} bytes for a row of {width} x {pixel}"
         raise ObservationError(FaultName.BAD_STEP, "step", detail)
     flat = as_bytes(data)
-    if flat.size != step * height:
-        raise ObservationError(FaultName.BAD_DATA, "data", f"{flat.size} bytes, expected {step} x {height}")
-    rows = flat.reshape(height, step)[:, : width * pixel]
+    count = encodings.row_count(encoding, height)
+    if flat.size != step * count:
+        raise ObservationError(FaultName.BAD_DATA, "data", f"{flat.size} bytes, expected {step} x {count}")
+    rows = flat.reshape(count, step)[:, : width * pixel]
     return encodings.to_rgb(encoding, rows, big_endian=bool(is_bigendian))
 
 

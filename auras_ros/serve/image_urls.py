@@ -1,4 +1,4 @@
-"""Images of a request, from data URLs to pixels. Nothing is fetched; files are decoded as a camera's are."""
+"""Images of a request, from data URLs to pixels. Nothing is fetched; the decoder is that of the cameras' files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 import re
 
 from auras_ros.checkpoints.vlm.pictures import ImagePixels, PictureError
-from auras_ros.observation import REQUEST_FORMATS, ObservationError, decode_compressed
+from auras_ros.observation import REQUEST_FILES, ObservationError, decode_compressed
 
 _HEAD = re.compile(r"data:image/(png|jpeg|jpg|webp);base64,", re.IGNORECASE)
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]{0,31}:")
@@ -30,6 +30,6 @@ def read_image(url: str, most_pixels: int) -> ImagePixels:
 def decode(data: bytes, most_pixels: int) -> ImagePixels:
     """Raises PictureError."""
     try:
-        return decode_compressed(data, most_pixels, formats=REQUEST_FORMATS, is_turned=True)
+        return decode_compressed(data, most_pixels, rules=REQUEST_FILES)
     except ObservationError as error:
         raise PictureError(error.fault.detail) from error

@@ -147,6 +147,10 @@ BROKEN: dict[str, bytes] = {
     "values into a text": b"\x80\x02X\x01\x00\x00\x00aK\x02a.",
     "a list as a key": b"\x80\x02}]K\x01s.",
     "a record as a member": b"\x80\x04\x8f(cbuiltins\nobject\n)R\x90.",
+    "a long tuple as a key": pickle.dumps({tuple(range(17)): 1}),
+    "a list in a tuple as a key": b"\x80\x02}]\x85K\x01s.",
+    "a record in a tuple as a key": b"\x80\x04}cbuiltins\nobject\n)R\x85K\x01s.",
+    "a tuple three deep as a key": pickle.dumps({(((1,),),): 1}),
     "a nested tuple as a key": b"\x80\x02})" + b"\x85" * 100_000 + b"K\x01s.",
     "text that is none": b"\x80\x02X\x01\x00\x00\x00\xff.",
     "a global whose name is a record": b"\x80\x04\x8c\x01acbuiltins\nobject\n)R\x93.",
@@ -178,9 +182,10 @@ def test_what_contains_itself_or_grows_without_bound_is_refused() -> None:
         plain(read(pickle.dumps(laughs)))
 
 
+KEYS = st.text() | st.integers() | st.tuples(st.text(), st.tuples(st.integers(), st.none()))
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),
-    lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text() | st.integers(), inner),
+    lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(KEYS, inner),
     max_leaves=12,
 )
 
@@ -191,6 +196,14 @@ def test_plain_values_are_what_pickle_reads(value: Any, protocol: int) -> None:
     data = pickle.dumps(value, protocol)
     if b"_codecs" not in data and b"__builtin__" not in data:
         assert read(data) == value
+
+
+def test_a_tuple_of_plain_values_is_a_key() -> None:
+    """hydra's dates: omegaconf keeps what a resolver answered by the resolver's arguments."""
+    cache = {"now": {("%Y-%m-%d",): "2026-11-29", ("%H", ("a", 1)): "21"}}
+    assert read(pickle.dumps(cache)) == cache
+    with pytest.raises(ValueError, match="a key is a number of 4096 bits"):
+        plain(read(pickle.dumps({(("x", 1 << 4095),): 1})))
 
 
 def test_sets_and_records_keep_what_was_put_into_them() -> None:

@@ -1,4 +1,4 @@
-"""What cameras send beside RGB: YUV 4:2:2 in both orders, Bayer mosaics and 16-bit grey, each against its definition.
+"""What cameras send beside RGB: YUV of three kinds, Bayer mosaics and 16-bit samples, each against its definition.
 
 The references are written out here in numpy; the code under test uses OpenCV where it can.
 """
@@ -51,6 +51,22 @@ def test_yuv_in_both_orders(encoding: str, order: str, height: int, width: int, 
     np.testing.assert_allclose(read(encoding, rows, width, pad), bt601(y, u, v), atol=1.5)
 
 
+@pytest.mark.parametrize("pad", [0, 6])
+@pytest.mark.parametrize(("height", "width"), [(6, 8), (2, 2), (4, 10)])
+@pytest.mark.parametrize(("encoding", "order"), [("nv12", "uv"), ("nv21", "vu")])
+def test_colours_of_four_pixels_after_all_brightness(
+    encoding: str, order: str, height: int, width: int, pad: int
+) -> None:
+    """What a Jetson's cameras and video decoders give."""
+    rows = random(height * 3 // 2, width)
+    pairs = rows[height:].reshape(height // 2, width // 2, 2).astype(float).repeat(2, axis=0).repeat(2, axis=1)
+    u, v = (pairs[:, :, order.index(letter)] for letter in "uv")
+    image = read(encoding, rows, width, pad, height=height)
+    assert image.shape == (height, width, 3)
+    np.testing.assert_allclose(image, bt601(rows[:height].astype(float), u, v), atol=1.5)
+    np.testing.assert_array_equal(image, cv2.cvtColor(rows, getattr(cv2, f"COLOR_YUV2RGB_{encoding.upper()}")))
+
+
 def bilinear(mosaic: Pixels, names: str) -> NDArray[np.float64]:
     """The mean of a pixel's nearest neighbours of each colour; at the rim what the pixel further in has."""
     height, width = mosaic.shape
@@ -76,6 +92,27 @@ def test_bayer_mosaics(names: str, height: int, width: int, pad: int) -> None:
     np.testing.assert_allclose(
         read(f"bayer_{names}8", mosaic, width, pad), bilinear(mosaic, names), atol=0.75, err_msg=names
     )
+
+
+@pytest.mark.parametrize("big_endian", [0, 1])
+@pytest.mark.parametrize("names", ["rggb", "bggr", "gbrg", "grbg"])
+def test_bayer_mosaics_of_16_bits(names: str, big_endian: int) -> None:
+    values = np.random.default_rng(2).integers(0, 65536, (6, 8))
+    rows = values.astype(">u2" if big_endian else "<u2").view(np.uint8)
+    image = read(f"bayer_{names}16", rows, 8, 2, is_bigendian=big_endian)
+    np.testing.assert_allclose(image, bilinear(values, names) * 255 / 65535, atol=0.51, err_msg=names)
+
+
+@pytest.mark.parametrize("big_endian", [0, 1])
+@pytest.mark.parametrize("encoding", ["rgb16", "bgr16", "rgba16", "bgra16"])
+def test_16_bit_colours_keep_their_range(encoding: str, big_endian: int) -> None:
+    samples = len(encoding) - 2
+    values = np.random.default_rng(3).integers(0, 65536, (5, 7, samples)).astype(">u2" if big_endian else "<u2")
+    values[0, 0], values[0, 1] = 0, 65535
+    rows = values.reshape(5, -1).view(np.uint8)
+    image = read(encoding, rows, 7, 4, is_bigendian=big_endian)
+    colours = values[..., 2::-1] if encoding.startswith("bgr") else values[..., :3]
+    np.testing.assert_array_equal(image, np.round(colours.astype(np.float64) * 255 / 65535))
 
 
 @pytest.mark.parametrize("big_endian", [0, 1])
@@ -109,6 +146,11 @@ def test_what_does_not_add_up_is_refused_by_its_field(encoding: str) -> None:
 def test_pairs_of_pixels_need_an_even_width_and_a_mosaic_some_room() -> None:
     odd = {"height": 4, "width": 5, "step": 10, "data": bytes(40)}
     assert refusal("yuyv", **odd)[:2] == (FaultName.BAD_SIZE, "width")
+    for height, width, side in ((4, 5, "width"), (3, 6, "height")):
+        fields = {"height": height, "width": width, "step": width, "data": bytes(9 * width)}
+        assert refusal("nv12", **fields)[:2] == (FaultName.BAD_SIZE, side)
+    luma_alone = {"height": 4, "width": 6, "step": 6, "data": bytes(24)}
+    assert refusal("nv12", **luma_alone) == (FaultName.BAD_DATA, "data", "24 bytes, expected 6 x 6")
     small = {"height": 2, "width": 5, "step": 5, "data": bytes(10)}
     assert refusal("bayer_gbrg8", **small)[:2] == (FaultName.BAD_SIZE, "height")
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from auras_ros.live.soak_vlm.attacks.bodies import progressive_jpeg
 from auras_ros.observation import (
-    REQUEST_FORMATS,
+    REQUEST_FILES,
     FaultName,
     ObservationError,
     compressed_size,
@@ -75,7 +75,7 @@ def fault(call: Any, *args: Any, **kwargs: Any) -> tuple[FaultName, str]:
     [
         ("16UC1", {}, (FaultName.BAD_ENCODING, "encoding")),
         ("", {}, (FaultName.BAD_ENCODING, "encoding")),
-        ("rgb16", {}, (FaultName.BAD_ENCODING, "encoding")),
+        ("rgb32", {}, (FaultName.BAD_ENCODING, "encoding")),
         ("rgb8", {"height": 0}, (FaultName.BAD_SIZE, "height")),
         ("rgb8", {"width": 0}, (FaultName.BAD_SIZE, "width")),
         ("rgb8", {"width": -5}, (FaultName.BAD_SIZE, "width")),
@@ -208,7 +208,7 @@ def test_broken_files_are_named(data: bytes, name: FaultName) -> None:
 
 
 def test_samples_of_other_depths_are_refused(make: SimpleNamespace) -> None:
-    assert fault(decode_compressed, make.png_header(8, 8, depth=16))[0] is FaultName.BAD_ENCODING
+    assert fault(decode_compressed, make.png_header(8, 8, depth=12)) == (FaultName.BAD_DATA, "data")
     assert fault(decode_compressed, make.png_header(0, 8))[0] is FaultName.BAD_SIZE
     assert fault(decode_compressed, make.png_header(8, 8))[0] is FaultName.BAD_DATA
 
@@ -294,7 +294,7 @@ def test_a_picture_of_more_passes_than_a_second_is_refused(
     data = progressive_jpeg(side, side, scans)
     assert len(data) < 150_000
     assert fault(decode_compressed, data) == (FaultName.TOO_LARGE, "data")
-    assert fault(decode_compressed, data, formats=REQUEST_FORMATS, is_turned=True)[0] is FaultName.TOO_LARGE
+    assert fault(decode_compressed, data, rules=REQUEST_FILES)[0] is FaultName.TOO_LARGE
 
 
 def test_a_progressive_picture_of_the_largest_size_is_read() -> None:
@@ -315,27 +315,27 @@ def test_webp_is_read_where_requests_send_it(make: SimpleNamespace, quality: int
     """Cameras send none: on a topic it is refused."""
     pixels = make.noise(33, 47)
     data = make.encode(pixels, ".webp", cv2.IMWRITE_WEBP_QUALITY, quality)
-    assert compressed_size(data, REQUEST_FORMATS) == (33, 47)
-    image = decode_compressed(data, formats=REQUEST_FORMATS)
+    assert compressed_size(data, REQUEST_FILES) == (33, 47)
+    image = decode_compressed(data, rules=REQUEST_FILES)
     assert image.shape == (33, 47, 3)
     if quality > 100:
         np.testing.assert_array_equal(image, pixels)
     assert fault(decode_compressed, data) == (FaultName.BAD_ENCODING, "data")
-    assert fault(decode_compressed, data, 33 * 47 - 1, formats=REQUEST_FORMATS)[0] is FaultName.TOO_LARGE
+    assert fault(decode_compressed, data, 33 * 47 - 1, rules=REQUEST_FILES)[0] is FaultName.TOO_LARGE
     for length in range(len(data)):
-        assert fault(decode_compressed, data[:length], formats=REQUEST_FORMATS)[1] == "data", length
+        assert fault(decode_compressed, data[:length], rules=REQUEST_FILES)[1] == "data", length
 
 
 def test_a_webp_canvas_is_its_size(make: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     canvas = b"VP8X" + struct.pack("<I", 10) + bytes(4) + (16_382).to_bytes(3, "little") * 2
     data = b"RIFF" + struct.pack("<I", 4 + len(canvas)) + b"WEBP" + canvas
-    assert compressed_size(data, REQUEST_FORMATS) == (16_383, 16_383)
+    assert compressed_size(data, REQUEST_FILES) == (16_383, 16_383)
     monkeypatch.setattr(cv2, "imdecode", lambda *_: pytest.fail("decoded"))
-    assert fault(decode_compressed, data, formats=REQUEST_FORMATS) == (FaultName.TOO_LARGE, "height x width")
+    assert fault(decode_compressed, data, rules=REQUEST_FILES) == (FaultName.TOO_LARGE, "height x width")
     chunks = b"".join(b"ANMF" + bytes(4) for _ in range(12_000))
     small = canvas.replace((16_382).to_bytes(3, "little"), (255).to_bytes(3, "little"))
     many = b"RIFF" + struct.pack("<I", 4 + len(small + chunks)) + b"WEBP" + small + chunks
-    assert fault(decode_compressed, many, formats=REQUEST_FORMATS) == (FaultName.TOO_LARGE, "data")
+    assert fault(decode_compressed, many, rules=REQUEST_FILES) == (FaultName.TOO_LARGE, "data")
 
 
 def test_a_request_s_image_is_turned_as_its_exif_says(make: SimpleNamespace) -> None:
@@ -343,7 +343,7 @@ def test_a_request_s_image_is_turned_as_its_exif_says(make: SimpleNamespace) -> 
     data = make.encode(make.noise(16, 32), ".jpg")
     data = data[:2] + b"\xff\xe1" + struct.pack(">H", len(tag) + 2) + tag + data[2:]
     lying = decode_compressed(data)
-    np.testing.assert_array_equal(decode_compressed(data, is_turned=True), np.rot90(lying, -1))
+    np.testing.assert_array_equal(decode_compressed(data, rules=REQUEST_FILES), np.rot90(lying, -1))
 
 
 def test_the_decoder_lets_other_threads_run(make: SimpleNamespace) -> None:

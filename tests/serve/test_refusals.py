@@ -175,11 +175,14 @@ def test_every_mode_becomes_rgb(mode: str) -> None:
     assert (made.shape, made.dtype.name) == ((9, 8, 3), "uint8")
 
 
-@pytest.mark.parametrize(("mode", "form", "text"), [("I;16", "PNG", "16 bits"), ("CMYK", "JPEG", "4 components")])
-def test_what_is_no_8_bit_grey_or_rgb_is_named(mode: str, form: str, text: str) -> None:
-    """As on a camera's topic: it is the same decoder."""
-    with pytest.raises(PictureError, match=text):
-        read_image(picture(Image.new(mode, (8, 9)), form), 100)
+def test_hidden_colours_are_not_seen() -> None:
+    """All other forms of files: tests/observation/test_pictures_from_bytes.py."""
+    assert (read_image(picture(Image.new("RGBA", (8, 9), (255, 0, 0, 0))), 100) == 255).all()
+
+
+def test_colours_for_print_are_refused_by_name() -> None:
+    with pytest.raises(PictureError, match="CMYK is not taken: save it as RGB"):
+        read_image(picture(Image.new("CMYK", (8, 9)), "JPEG"), 100)
 
 
 def test_a_broken_file_is_a_refusal_wherever_it_breaks(served: Served) -> None:

@@ -32,6 +32,7 @@ from auras_ros.observation import (
     ObservationSpec,
     Picture,
     decode_compressed,
+    sent_encoding,
 )
 from auras_ros.ros import Node, qos_profile_sensor_data
 from auras_ros.ros.msg import JointState
@@ -154,7 +155,7 @@ class ObservationInputs:
         """RGB, uint8 [height, width, 3]. Raises ObservationError."""
         size = self._cameras[name].height, self._cameras[name].width
         if isinstance(message, ReceivedFile):
-            return decode_compressed(message.data, expected=size)
+            return decode_compressed(message.data, expected=size, encoding=sent_encoding(message.format))
         return raw_pixels(message, size)
 
     def _refuse_image(self, name: str, error: ValueError) -> None:

@@ -28,6 +28,7 @@ from auras_ros.observation import (
     Stamped,
     compressed_size,
     decode_compressed,
+    sent_encoding,
 )
 from auras_ros.observation.images import ImageArray
 from auras_ros.ros import Node
@@ -150,7 +151,8 @@ class CameraInputs:
         """Raises ObservationError."""
         if isinstance(message, ReceivedFile):
             compressed_size(message.data)
-            return CameraPixels(partial(decode_compressed, message.data), message.header.frame_id)
+            encoding = sent_encoding(message.format)
+            return CameraPixels(partial(decode_compressed, message.data, encoding=encoding), message.header.frame_id)
         pixels = raw_pixels(message)
         return CameraPixels(lambda: pixels, message.header.frame_id)
 

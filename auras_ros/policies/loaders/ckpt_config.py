@@ -45,6 +45,8 @@ def plain(value: Any) -> Any:
 
 def _short(key: Any) -> Any:
     """Python does not print integers of thousands of digits. Raises ValueError."""
+    if isinstance(key, tuple):
+        return tuple(map(_short, key))
     if isinstance(key, int) and key.bit_length() > MOST_BITS:
         raise ValueError(f"a key is a number of {key.bit_length()} bits")
     return key

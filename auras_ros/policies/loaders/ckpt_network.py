@@ -96,8 +96,8 @@ def plans(policy: CkptConfig) -> dict[str, dict[str, Any]]:
         scheduler.get("steps_offset", 0, (0,))
     trained = scheduler.count("num_train_timesteps", most=STEPS)
     steps = trained if policy.get("num_inference_steps", None) is None else policy.count("num_inference_steps")
-    if sampler == "ddpm" and steps != trained:
-        raise policy.refused("num_inference_steps", steps, f"{trained} with DDPM, or fewer with DDIM")
+    if steps > trained:
+        raise policy.refused("num_inference_steps", steps, f"at most the {trained} of the training")
     clip = scheduler.get("clip_sample_range", 1.0)
     if isinstance(clip, bool) or not isinstance(clip, int | float) or not 0 < clip <= MOST_CLIP:
         raise scheduler.refused("clip_sample_range", clip, f"a number above zero, {MOST_CLIP} at most")

@@ -49,8 +49,8 @@ def _plans(sampler: str, scheduler: CkptConfig) -> dict[str, dict[str, Any]]:
     if sampler == "ddim":
         scheduler.get("set_alpha_to_one", allowed=(True,))
         scheduler.get("steps_offset", allowed=(0,))
-    elif steps != trained:
-        raise scheduler.refused("num_inference_timesteps", steps, f"{trained} with DDPM, or fewer with DDIM")
+    if steps > trained:
+        raise scheduler.refused("num_inference_timesteps", steps, f"at most the {trained} of the training")
     return published_plan(sampler, steps, 1.0 if scheduler.get("clip_sample", allowed=(True, False)) else None)
 
 

@@ -47,22 +47,22 @@ def refuses_compressed(agent: Running) -> None:
     topic = watch.node.create_publisher(CompressedImage, "camera/top/image_raw/compressed", BEST_EFFORT)
     good = cv2.imencode(".png", np.full((96, 96, 3), 90, np.uint8))[1].tobytes()
 
-    def send(data: bytes) -> Loop:
+    def send(data: bytes, message_format: str = "rgb8; png compressed bgr8") -> Loop:
         def publish() -> None:
             stamp_ns = time.time_ns()
-            topic.publish(
-                compressed_message(data, format="rgb8; png compressed bgr8", stamp_ns=stamp_ns, frame_id="top")
-            )
+            topic.publish(compressed_message(data, format=message_format, stamp_ns=stamp_ns, frame_id="top"))
 
         return Loop(0.05, publish)
 
-    for data, name in [
-        (huge_png(), "too_large"),
-        (good[:-20], "bad_data"),
-        (b"", "bad_data"),
-        (b"GIF89a", "bad_encoding"),
+    for data, message_format, name in [
+        (huge_png(), "png", "too_large"),
+        (good[:-20], "png", "bad_data"),
+        (b"", "jpeg", "bad_data"),
+        (b"GIF89a", "png", "bad_encoding"),
+        (good, "16UC1; compressedDepth png", "depth image"),
+        (good, "bayer_rggb8; png compressed ", "not grey of 8 bits"),
     ]:
-        loop = send(data)
+        loop = send(data, message_format)
         try:
             agent.logs(name)
         finally:
@@ -127,6 +127,18 @@ def test_what_is_wrong_with_images_and_states_is_named_and_nothing_runs_on_it(ag
         loop.close()
     robot.joints = True
     agent.chunk("chunks once the joint is back")
+
+
+def test_what_a_jetson_s_cameras_send_is_seen(agent: Running) -> None:
+    agent.robot.images = False
+    agent.says("top stale")
+    fields = {"encoding": "nv12", "step": 96, "data": np.full(96 * 96 * 3 // 2, 128, np.uint8)}
+    loop = Loop(0.05, lambda: agent.robot.image_topic.publish(agent.robot.image(**fields)))
+    try:
+        agent.chunk("chunks of nv12 images")
+    finally:
+        loop.close()
+    agent.robot.images = True
 
 
 def test_a_camera_that_stops_or_repeats_itself_stops_the_chunks_until_it_is_back(agent: Running) -> None:

@@ -42,6 +42,7 @@ pytest.importorskip("diffusers")
 TOLERANCE = 1e-4  # of an action's range; float32 both; measured: below 2e-5
 SEED = 3
 REAL = DATA / "diffusion_policy" / "hybrid.ckpt"  # written with omegaconf and dill, as the reference does
+BY_HYDRA = [REAL.with_name(f"hydra_{version}.ckpt") for version in ("2.2.3", "2.4.0")]  # omegaconf's; with dates
 
 
 def opened(folder: Path, policy: Policy, weights: made.Weights, order: list[str] | None = None) -> Checkpoint:
@@ -82,6 +83,8 @@ def compared(checkpoint: Checkpoint, policy: Policy, weights: made.Weights, orde
 CASES: dict[str, tuple[Policy, str]] = {
     "hybrid U-Net": (made.config(), "group"),
     "two cameras, DDIM": (made.config(HYBRID_UNET, TWO, noise_scheduler=DDIM, num_inference_steps=8), "group"),
+    "DDPM, a third of the steps": (made.config(num_inference_steps=4), "group"),
+    "DDPM, steps that do not divide those of the training": (made.config(num_inference_steps=5), "group"),
     "clean actions predicted": (
         made.config(noise_scheduler={**DDIM, "prediction_type": "sample"}, num_inference_steps=10),
         "group",
@@ -119,12 +122,13 @@ def test_features_are_joined_in_the_order_of_shape_meta(target: str, tmp_path: P
     assert compared(opened(tmp_path, policy, weights), turned, weights, list(TWO)) > 100 * TOLERANCE
 
 
-def test_what_the_training_itself_saves_is_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", [REAL, *BY_HYDRA], ids=lambda path: path.stem)
+def test_what_the_training_itself_saves_is_read(path: Path) -> None:
     """omegaconf's nodes, pickled by dill: written by scripts/write_loader_fixtures/diffusion_policy.py."""
     policy = made.config()
-    robot = Robot.load(REAL.parent / "robot.json")
-    checkpoint = translate(REAL, robot).checkpoint("digest", REAL)
-    assert (checkpoint.name, checkpoint.trained.executed) == ("hybrid", (made.HISTORY - 1, made.EXECUTED))
+    robot = Robot.load(path.parent / "robot.json")
+    checkpoint = translate(path, robot).checkpoint("digest", path)
+    assert (checkpoint.name, checkpoint.trained.executed) == (path.stem, (made.HISTORY - 1, made.EXECUTED))
     assert compared(checkpoint, policy, made.state_dict(policy), list(PUSHT)) < TOLERANCE
 
 

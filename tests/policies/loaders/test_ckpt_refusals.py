@@ -63,9 +63,9 @@ FAULTS: dict[str, tuple[Callable[[Policy, made.Weights], Any], str]] = {
     "variance": (_says("variance_type", "fixed_large", "noise_scheduler"), "variance_type: 'fixed_large'"),
     "scheduler": (_says("_target_", "PNDM", "noise_scheduler"), "noise_scheduler._target_: 'PNDM' is not supported"),
     "scheduler's key": (_says("thresholding", True, "noise_scheduler"), "key 'thresholding' is unknown"),
-    "few DDPM steps": (
-        _says("num_inference_steps", 4),
-        "num_inference_steps: 4 is not supported; expected 12 with DDPM",
+    "more steps than trained": (
+        _says("num_inference_steps", 13),
+        "num_inference_steps: 13 is not supported; expected at most the 12 of the training",
     ),
     "not resolved": (_says("horizon", "${horizon}"), "policy.horizon: '\\${horizon}' was saved before it was resolved"),
     "too many actions": (_says("n_action_steps", 8), "n_action_steps: 8 is not supported; expected at most 7"),

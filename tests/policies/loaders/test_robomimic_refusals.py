@@ -106,10 +106,10 @@ FAULTS: dict[str, tuple[str, Change, str]] = {
         nested("algo", "unet", "enabled", value=False),
         "algo.unet.enabled: False is not supported",
     ),
-    "few DDPM steps": (
+    "more steps than trained": (
         DIFFUSION_LOW_DIM,
-        nested("algo", "ddpm", "num_inference_timesteps", value=4),
-        "num_inference_timesteps: 4 is not supported; expected 12 with DDPM",
+        nested("algo", "ddpm", "num_inference_timesteps", value=13),
+        "num_inference_timesteps: 13 is not supported; expected at most the 12 of the training",
     ),
     "too many actions": (
         DIFFUSION_IMAGES,
