@@ -13,16 +13,18 @@ from pathlib import Path
 
 KEPT = Path(__file__).parents[2] / "tests" / "policies" / "loaders" / "data" / "lerobot_releases"
 EVERY_RELEASE = ("pi0_wide_trained", "pi05_wide_trained")
-NEWEST = (
-    "act_wide_trained", "diffusion_wide_trained", "smolvla_wide_trained", "act_still", "pi05_still", "pi0_relative",
-    "pi05_relative", "smolvla_lora", "smolvla_lora_base",
-)  # fmt: skip
+BESIDE = {
+    "0.5.1": ("pi0_relative",),  # its step has another name
+    "0.6.1": (
+        "act_wide_trained", "diffusion_wide_trained", "smolvla_wide_trained", "act_still", "diffusion_still",
+        "pi05_still", "pi0_relative", "pi05_relative", "smolvla_lora", "smolvla_lora_base",
+    ),
+}  # fmt: skip
 
 
 def main(written: Path) -> None:
-    releases = sorted(path.name for path in written.iterdir())
-    for release in releases:
-        for name in (*EVERY_RELEASE, *(NEWEST if release == releases[-1] else ())):
+    for release in sorted(path.name for path in written.iterdir()):
+        for name in (*EVERY_RELEASE, *BESIDE.get(release, ())):
             target = KEPT / release / name
             shutil.rmtree(target, ignore_errors=True)
             shutil.copytree(written / release / name, target)

@@ -18,12 +18,13 @@ from safetensors.torch import load_file, save_file
 
 from auras_ros.action import ChannelKind
 from auras_ros.checkpoints.errors import CheckpointError
+from auras_ros.observation import Preprocessor
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.policies.loaders import lerobot
 from auras_ros.policies.loaders.convert import convert
 from auras_ros.policies.loaders.open import load, translate
 from auras_ros.policies.loaders.robot import Robot
-from tests.policies.loaders.lerobot_tiny import edit_json, tiny_backbones
+from tests.policies.loaders.lerobot_tiny import edit_json, edit_tensors, tiny_backbones
 from tests.policies.loaders.reference import DATA, Reference, replayed
 from tests.policies.loaders.tiny_vla import copied, shrink_matrix
 
@@ -268,6 +269,14 @@ def test_keys_that_ask_for_nothing_count_as_absent(kind: str, tmp_path: Path) ->
     assert load(folder).name == folder.name
 
 
+@pytest.mark.parametrize("kind", ["smolvla", "pi0"])
+def test_real_time_chunking_that_is_off_counts_as_absent(kind: str, tmp_path: Path) -> None:
+    folder = copied(f"lerobot_releases/0.6.1/{kind}_wide_trained", tmp_path)
+    edit_json(folder / "config.json", lambda config: config.update(rtc_config={"enabled": False, "horizon": 10}))
+    reference = Reference.read(folder)
+    assert error(answered(load(folder), reference), reference, folder) < TOLERANCE
+
+
 def test_all_keys_that_are_not_known_are_named_at_once(tmp_path: Path) -> None:
     folder = copied("lerobot_releases/0.6.1/act_wide_trained", tmp_path)
     edit_json(folder / "config.json", lambda config: config.update(new_head=True, new_width=64, new_off=None))
@@ -294,6 +303,7 @@ def test_steps_that_are_off_count_as_absent(tmp_path: Path) -> None:
 
 # -- joints that never moved ------------------------------------------------------------------------------
 
+STILL_JOINT = 3
 STILL = [path for path in FOLDERS if path.name.endswith("_still")]
 
 
@@ -303,7 +313,26 @@ def test_a_joint_that_never_moved_keeps_its_value(folder: Path, tmp_path: Path) 
     notes = "\n".join(translate(folder, robot).notes)
     assert "action: gripper never changed in the training data: the action stays at that value" in notes
     assert "observation.state: gripper never changed in the training data: as in LeRobot, any difference" in notes
-    np.testing.assert_allclose(answered(load(folder), Reference.read(folder))[:, 3], 0.05, rtol=0, atol=1e-7)
+    # min and max that are equal leave the epsilon, 1e-8, for a range
+    np.testing.assert_allclose(answered(load(folder), Reference.read(folder))[:, STILL_JOINT], 0.05, rtol=0, atol=1e-7)
     made = convert(folder, robot, tmp_path / "ours")
     assert made.notes
     assert load(tmp_path / "ours").verified
+
+
+def test_a_colour_that_never_changed_is_read_and_named(tmp_path: Path) -> None:
+    """A camera under its cap; LeRobot divides by its epsilon there too."""
+    folder = copied("lerobot_releases/0.6.1/act_wide_trained", tmp_path)
+    normalizer = next(folder.glob("*_normalizer_processor.safetensors"))
+    edit_tensors(normalizer, lambda tensors: tensors["observation.images.top.std"].view(-1)[2:].zero_())
+    notes = translate(folder, Robot.load(folder / "robot.json")).notes
+    assert any(note.startswith("observation.images.top: number 2 never changed") for note in notes)
+    assert load(folder).spec.cameras[0].std[2] == pytest.approx(1e-8)
+
+
+def test_a_state_is_rounded_as_in_the_training_data() -> None:
+    """0.05 in float64 is not the 0.05 of the statistics, and any difference is divided by the epsilon."""
+    folder = KEPT / "0.6.1" / "act_still"
+    preprocess = Preprocessor(load(folder).spec)
+    assert preprocess.state(np.array([0.0, 0.0, 0.0, 0.05]))[STILL_JOINT] == 0
+    assert preprocess.state(np.array([0.0, 0.0, 0.0, 0.06]))[STILL_JOINT] > 1e5
