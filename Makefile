@@ -1,4 +1,4 @@
-# make demo | test | test-rclpy | test-ros | test-worlds | test-triton | test-robomimic | lint | format | env | train | gpu | clean
+# make demo | test | test-rclpy | test-ros | test-worlds | test-triton | test-robomimic | test-lerobot | lint | format | env | train | gpu | clean
 #
 # Everything is installed into .venv and nowhere else. PYTHON chooses the interpreter (3.10-3.13),
 # TORCH the torch to install: a GPU user may say TORCH=torch, or name a build of her own. Without a GPU,
@@ -8,7 +8,7 @@ export PYTHON TORCH
 
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-rclpy test-ros test-worlds test-triton test-robomimic lint format train gpu clean
+.PHONY: help env demo test test-rclpy test-ros test-worlds test-triton test-robomimic test-lerobot lint format train gpu clean
 
 help:
 	@echo 'make demo   install what the demo needs, then run the live closed loop three times, about four minutes;'
@@ -20,6 +20,7 @@ help:
 	@echo 'make test-worlds  make the environment of robosuite, and run the tests that need it'
 	@echo 'make test-triton  install Triton; run its kernels in the interpreter, and compile them for GPUs that are not here'
 	@echo 'make test-robomimic  make the environment of robomimic; compare worlds and policies with what robomimic itself does'
+	@echo 'make test-lerobot  make an environment for each LeRobot that is known; write its folders, compare the actions with ours'
 	@echo 'make env    install everything: .venv/bin/auras is the program'
 	@echo 'make lint   ruff, mypy, one-way imports'
 	@echo 'make format let ruff fix and format'
@@ -84,6 +85,21 @@ test-robomimic:
 	@"$$($(BIN)/python -c 'from auras_ros.environments import ROBOMIMIC; print(ROBOMIMIC.python("robomimic"))')" \
 	  -m pytest tests/worlds/test_robomimic.py
 	@$(BIN)/python -m pytest tests/worlds/test_robomimic_inference.py
+
+# Each release writes folders of all types, with what it answers itself, and our actions are compared with that.
+# RELEASES=0.6.1 takes one. LEROBOT_PYTHON names a Python 3.12 if the machine's own is older. KEEP=1 then copies those
+# folders into tests/ that git has.
+RELEASES ?= 0.4.4 0.5.0 0.5.1 0.6.1
+test-lerobot:
+	@sh scripts/env.sh demo test
+	@PYTHON=$(LEROBOT_PYTHON) sh scripts/lerobot/env.sh $(RELEASES)
+	@rm -rf out/lerobot
+	@for each in $(RELEASES); do \
+	  PYTHONPATH=.venv-lerobot/$$each .venv-lerobot/bin/python scripts/write_loader_fixtures/lerobot_matrix.py \
+	    out/lerobot || exit; \
+	done
+	@$(if $(filter 1,$(KEEP)),$(BIN)/python scripts/lerobot/keep.py out/lerobot)
+	@LEROBOT_FOLDERS=out/lerobot $(BIN)/python -m pytest tests/policies/loaders/test_lerobot_releases.py
 
 lint: env
 	$(BIN)/ruff check .

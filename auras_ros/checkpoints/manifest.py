@@ -31,7 +31,7 @@ KEYS = {
 }
 OPTIONAL = {"prediction", "training_steps", "executed"}  # see `Trained`; the first checkpoints have none of them
 ROBOT_KEYS = {"dt_ms", "action"}
-ROBOT_OPTIONAL = {"name", "state", "cameras", "prompt", "plans", "unnorm_key", "openvla"}
+ROBOT_OPTIONAL = {"name", "state", "cameras", "prompt", "plans", "unnorm_key", "openvla", "lerobot_version"}
 PAGE = "docs/checkpoints.md"
 
 

@@ -80,8 +80,11 @@ def adapter_digest(folder: Path) -> str:
     return digest(folder, {CONFIG, WEIGHTS, *TASK_HEAD_FILES})
 
 
-class _Layer:
-    """The tensors of one published layer: lora_A, lora_B, and of the head its own weight."""
+class PublishedLayer:
+    """The tensors of one published layer: lora_A, lora_B, and of the head its own weight.
+
+    path: the file of the adapter. name: of the layer, as published; both for errors.
+    """
 
     def __init__(self, path: Path, name: str) -> None:
         self.name, self.what = name, f"{path}: '{name}'"
@@ -112,20 +115,17 @@ class _Layer:
         return LoraFactors(a, scale * b)
 
 
-def _published(path: Path, parts: Sequence[Part]) -> dict[str, _Layer]:
+def _published(path: Path, parts: Sequence[Part]) -> dict[str, PublishedLayer]:
     """The folder's layers by name, without the prefix of the version that wrote it."""
-    found = dict[str, _Layer]()
+    found = dict[str, PublishedLayer]()
     with refusing(path, RuntimeError):  # torch: a type that it cannot convert
         tensors = read_weights(path)
     for name, tensor in tensors.items():
-        match = TENSOR.fullmatch(name)
-        if match is None or (match["base"] and not match["layer"].endswith("lm_head")):
-            raise CheckpointError(f"{path}: tensor '{name}' {_foreign(name)}")
-        layer, kind = match["layer"], match["base"] or f"lora_{match['factor']}"
+        layer, kind = published_layer(name, path)
         plain = next((new + f"{layer}."[len(old) :] for old, new in parts if f"{layer}.".startswith(old)), None)
         if plain is None:
             raise CheckpointError(f"{path}: tensor '{name}' belongs to no part of this model")
-        own = found.setdefault(plain[:-1], _Layer(path, layer))
+        own = found.setdefault(plain[:-1], PublishedLayer(path, layer))
         if own.name != layer or kind in own.tensors:
             raise CheckpointError(f"{path}: tensor '{name}' repeats '{own.name}' under another name")
         if not tensor.is_floating_point():
@@ -134,6 +134,15 @@ def _published(path: Path, parts: Sequence[Part]) -> dict[str, _Layer]:
     if not found:
         raise CheckpointError(f"{path}: holds no tensor of an adapter")
     return found
+
+
+def published_layer(name: str, path: Path) -> tuple[str, str]:
+    """(layer, part) of an adapter's tensor. part: lora_A, lora_B, or base_layer, the weight of a head. path: the file,
+    for errors. Raises CheckpointError if it belongs to no plain LoRA adapter."""
+    match = TENSOR.fullmatch(name)
+    if match is None or (match["base"] and not match["layer"].endswith("lm_head")):
+        raise CheckpointError(f"{path}: tensor '{name}' {_foreign(name)}")
+    return match["layer"], match["base"] or f"lora_{match['factor']}"
 
 
 def _foreign(name: str) -> str:
@@ -148,7 +157,7 @@ def _foreign(name: str) -> str:
 
 
 def _factors(
-    published: Mapping[str, _Layer], targets: AdapterTargets, scale_of: Callable[[str], RankAndScale]
+    published: Mapping[str, PublishedLayer], targets: AdapterTargets, scale_of: Callable[[str], RankAndScale]
 ) -> dict[str, LoraFactors]:
     """Of our layers. Raises CheckpointError."""
     found, used = dict[str, LoraFactors](), set[str]()

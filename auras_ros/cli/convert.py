@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ example
   auras convert model_epoch_600.pth --out my_lift                   robomimic's: needs no robot.json for its own tasks
   auras convert bc_rnn.pth --inference robomimic --out my_rnn       robomimic itself plays it, in its own environment
   auras convert openvla --out my_openvla --images pictures          pictures/top.png, pictures/state.json
+  auras convert my_lora --base smolvla_base --out my_smolvla        a LoRA adapter that LeRobot trained, and its base
 
 robot.json has what the checkpoint lacks: docs/checkpoints.md
 """
@@ -31,6 +33,12 @@ def run(argv: list[str]) -> int:
     )
     parser.add_argument("--robot", type=Path, help="robot.json (default: the one in SOURCE, or beside the file)")
     parser.add_argument("--out", type=Path, required=True, help="folder for the checkpoint; must not exist")
+    parser.add_argument(
+        "--base",
+        type=Path,
+        metavar="FOLDER",
+        help="for a LoRA adapter of LeRobot: the folder of the policy that it was trained on; both are merged",
+    )
     parser.add_argument(
         "--images",
         type=Path,
@@ -47,11 +55,13 @@ def run(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     if not options.source.exists():
         parser.error(f"{options.source}: not found")
-    if options.images is not None and not options.images.is_dir():
-        parser.error(f"--images: {options.images}: no such folder")
+    for option, folder in (("--images", options.images), ("--base", options.base)):
+        if folder is not None and not folder.is_dir():
+            parser.error(f"{option}: {folder}: no such folder")
     from auras_ros import environments
     from auras_ros.checkpoints.manifest import ROBOT
     from auras_ros.policies.loaders.convert import convert
+    from auras_ros.policies.loaders.lerobot import translate as read_lerobot
     from auras_ros.policies.loaders.open import ROBOMIMIC, translator
     from auras_ros.policies.loaders.robot import Robot
 
@@ -59,6 +69,10 @@ def run(argv: list[str]) -> int:
     if options.inference == "robomimic" and not of_robomimic:
         parser.error(f"--inference robomimic: is for robomimic's {ROBOMIMIC} alone")
     read = translator(options.source)  # first check the source itself, then what it needs
+    if options.base is not None:
+        if read is not read_lerobot:
+            parser.error("--base: is for LoRA adapters of LeRobot alone")
+        read = partial(read_lerobot, base=options.base)
     if options.inference == "robomimic":
         from auras_ros.policies.loaders.robomimic_own import translate as read
 
@@ -93,6 +107,8 @@ def _say(made: Converted, images: Path | None) -> None:
 
     checkpoint, plans = made.checkpoint, ", ".join(made.checkpoint.plans)
     print(f"read: {checkpoint.name}, {sum(p.numel() for p in checkpoint.networks.parameters()):,} parameters, {plans}")
+    for note in made.notes:
+        print(note)
     found = ranges(checkpoint)
     for each in found:
         print(each)

@@ -81,7 +81,9 @@ class Preprocessor:
             return np.zeros(0, dtype=np.float32)
         if positions is None:
             raise ObservationError(FaultName.MISSING, "state", "no positions given")
-        values = np.asarray(positions, dtype=np.float64)
+        with np.errstate(over="ignore"):  # infinity is refused below
+            # Rounded as in the training data: of a joint that never moved, any difference is divided by nearly nothing.
+            values = np.asarray(positions, dtype=np.float32).astype(np.float64)
         if values.shape != (wanted,):
             detail = f"shape {values.shape}, expected ({wanted},)"
             raise ObservationError(FaultName.BAD_STATE, "state", detail)

@@ -40,6 +40,7 @@ GOLDEN_TOLERANCE = {  # of each channel's range; half precision has 11 (float16)
     torch.float16: 1e-2,
     torch.bfloat16: 5e-2,
 }
+ROUNDINGS = 4  # of an action in float64
 STATISTICS = {"min_max": ("lower", "upper"), "mean_std": ("mean", "std")}
 
 
@@ -99,8 +100,12 @@ class Checkpoint:
 
     def tolerance(self) -> NDArray[np.float64]:
         """How far a golden replay may differ, [channels] in physical units: a share of upper - lower, which is two
-        standard deviations if the statistics are mean and std."""
-        return GOLDEN_TOLERANCE[self.dtype] * (self.trained.upper - self.trained.lower).numpy()
+        standard deviations if the statistics are mean and std, and the rounding of the actions themselves, which is all
+        there is of a channel that never moved."""
+        lower, upper = self.trained.lower.numpy(), self.trained.upper.numpy()
+        rounding = ROUNDINGS * np.spacing(np.maximum(np.abs(lower), np.abs(upper)))
+        tolerance: NDArray[np.float64] = GOLDEN_TOLERANCE[self.dtype] * (upper - lower) + rounding
+        return tolerance
 
 
 def load(folder: Path, dtype: str = "float32", device: str = "cpu") -> Checkpoint:
@@ -189,8 +194,8 @@ def _bounds(statistics: Any, names: Sequence[str], path: Path) -> tuple[Tensor, 
     for name, one, other in zip(names, first.tolist(), second.tolist(), strict=True):
         if kind == "min_max" and one >= other:
             raise CheckpointError(f"{path}: statistics of '{name}': lower {one} is not below upper {other}")
-        if kind == "mean_std" and other <= 0:
-            raise CheckpointError(f"{path}: statistics of '{name}': std {other} is not above zero")
+        if kind == "mean_std" and other < 0:  # zero: the action is always the mean
+            raise CheckpointError(f"{path}: statistics of '{name}': std {other} is below zero")
     return (first, second) if kind == "min_max" else (first - second, first + second)
 
 

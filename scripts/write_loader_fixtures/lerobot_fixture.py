@@ -1,7 +1,6 @@
 """What the LeRobot fixtures have in common: statistics, raw observations, robot.json, the file of the reference.
 
-Run with LeRobot 0.4.4 at hand (its `policies/__init__` imports every policy there is; where a package of one of those
-is missing, import the one that is needed alone).
+Run with LeRobot at hand: scripts/lerobot/env.sh makes an environment for each release that is compared.
 """
 
 from __future__ import annotations
@@ -11,7 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lerobot.configs.types import FeatureType, PolicyFeature
+
+try:
+    from lerobot.configs import FeatureType, PolicyFeature
+except ImportError:  # before LeRobot 0.6
+    from lerobot.configs.types import FeatureType, PolicyFeature
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -66,7 +69,7 @@ def write(
     name: str, parts: tuple[Any, ...], raw: dict[str, Tensor], actions: Tensor, noise: Tensor, **more: Any
 ) -> None:
     """The folder: the policy and its processors as the library saves them, reference.safetensors, and robot.json with
-    `more` of its keys."""
+    `more` of its keys. name: in tests' data, or a whole path."""
     folder = DATA / name
     for part in parts:
         part.save_pretrained(folder)

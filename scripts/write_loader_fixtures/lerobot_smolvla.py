@@ -3,8 +3,7 @@
     python scripts/write_loader_fixtures/lerobot_smolvla.py
 
 It takes lerobot 0.4.4 and transformers 4.57. SmolVLM2's sizes come from the Hub: they are replaced here by tiny ones.
-Transformers 4.55 and later put a picture's patches one position too early in float32 (not in bfloat16, in which
-SmolVLM2 was trained): here the positions are those that are meant. Weights are random, norms around one.
+`patched_smolvlm` puts the patches where they are meant to be. Weights are random, norms around one.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ import types
 from typing import Any
 
 import patched_gemma
+import patched_smolvlm
 import tiny_tokenizer
 import torch
-from torch import Tensor
 
 patched_gemma.install()  # before lerobot_pi, whose writing is used
 
@@ -25,7 +24,6 @@ from lerobot.policies.smolvla.configuration_smolvla import SmolVLAConfig  # noqa
 from lerobot.policies.smolvla.processor_smolvla import make_smolvla_pre_post_processors  # noqa: E402
 from lerobot.processor import tokenizer_processor  # noqa: E402
 from transformers import SmolVLMConfig  # noqa: E402
-from transformers.models.smolvlm import modeling_smolvlm  # noqa: E402
 
 SIDE = 32
 
@@ -43,11 +41,6 @@ def sizes() -> SmolVLMConfig:
         scale_factor=2,
         pad_token_id=0,
     )
-
-
-def embedded(self: Any, pixel_values: Tensor, patch_attention_mask: Tensor) -> Tensor:
-    patches = self.patch_embedding(pixel_values).flatten(2).transpose(1, 2)
-    return patches + self.position_embedding(torch.arange(patches.shape[1]))
 
 
 def write(name: str, **settings: Any) -> None:
@@ -72,7 +65,7 @@ def main() -> None:
     smolvlm_with_expert.AutoProcessor = types.SimpleNamespace(from_pretrained=lambda _name: processor)
     smolvlm_with_expert.AutoConfig = types.SimpleNamespace(from_pretrained=lambda _name: sizes())
     smolvlm_with_expert.get_intermediate_size = lambda hidden: 2 * hidden
-    modeling_smolvlm.SmolVLMVisionEmbeddings.forward = embedded
+    patched_smolvlm.install()
     write("lerobot_smolvla", num_vlm_layers=3, n_action_steps=4)
     write(
         "lerobot_smolvla_tokens", num_vlm_layers=2, n_action_steps=6, add_image_special_tokens=True, empty_cameras=1,

@@ -132,9 +132,9 @@ MANIFEST_FAULTS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     ),
     "statistics without a kind": (lambda m: m["statistics"].pop("kind"), "statistics: expected kind, lower and upper"),
     "statistics of no kind": (lambda m: m["statistics"].update(kind=None), "statistics: kind None is not known"),
-    "standard deviation zero": (
-        top(statistics={"kind": "mean_std", "mean": [0.0, 0.0], "std": [1.0, 0.0]}),
-        "statistics of 'agent_y': std 0.0 is not above zero",
+    "standard deviation below zero": (
+        top(statistics={"kind": "mean_std", "mean": [0.0, 0.0], "std": [1.0, -0.5]}),
+        "statistics of 'agent_y': std -0.5 is below zero",
     ),
     "executed beyond the horizon": (top(executed=[1, 8]), r"executed: \[1, 8\] is not \[first, count\] within"),
     "executed nothing": (top(executed=[1, 0]), "executed: "),

@@ -15,7 +15,7 @@ import torch
 from auras_ros.own_environment import OwnEnvironment, make, python_of
 from auras_ros.report.result import Say
 
-LEROBOT = "lerobot==0.4.4"  # the version that our loader was checked against
+LEROBOT = "lerobot==0.4.4"  # one of the releases that our loader was compared with
 REQUIREMENTS = (  # with the bounds of LeRobot 0.4.4
     "torchvision",
     "diffusers>=0.27.2,<0.36",

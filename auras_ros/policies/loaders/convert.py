@@ -35,11 +35,13 @@ STATE = "state.json"
 
 @dataclass(frozen=True)
 class Converted:
-    """What was written, and whether its golden observation is the robot's (`images`) or made up."""
+    """What was written, and whether its golden observation is the robot's (`images`) or made up. notes: see
+    `Translated`."""
 
     checkpoint: Checkpoint
     observed: bool
     margin: float | None  # see `writing.write`
+    notes: tuple[str, ...] = ()
 
 
 def convert(
@@ -76,7 +78,7 @@ def convert(
         part.rename(out)
     finally:
         shutil.rmtree(room, ignore_errors=True)
-    return Converted(checkpoint, images is not None, margin)
+    return Converted(checkpoint, images is not None, margin, made.notes)
 
 
 Observed = tuple[dict[str, NDArray[np.uint8]], dict[str, NDArray[np.float64]]]

@@ -3,7 +3,8 @@
 The processors' files define what the reference does before and after its network, so those decide: their steps and the
 order of them, their normalisation, their statistics. Steps other than the type's in the reference, or in another order,
 are refused by name, and so is a difference between processors and config.json. Folders older than processors keep the
-statistics among the weights; those are read too. This module knows no network.
+statistics among the weights; those are read too. A folder with a LoRA adapter is read with the weights of its base.
+This module knows no network.
 """
 
 from __future__ import annotations
@@ -20,9 +21,34 @@ from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.checkpoints.files import read_weights
 from auras_ros.checkpoints.json_file import read_json
 from auras_ros.checkpoints.manifest import ROBOT
+from auras_ros.checkpoints.peft import CONFIG as ADAPTER_CONFIG
+from auras_ros.checkpoints.peft import WEIGHTS as ADAPTER_WEIGHTS
 from auras_ros.checkpoints.tokenizer import TOKENIZER
-from auras_ros.policies.loaders.lerobot_files import PolicyFeature, ProcessorStep, read_features, read_steps
-from auras_ros.policies.loaders.lerobot_processors import check_harmless, check_listed, check_order, mode_of
+from auras_ros.policies.loaders.lerobot_files import (
+    ABSOLUTE_ACTIONS,
+    RELATIVE_ACTIONS,
+    PolicyFeature,
+    ProcessorStep,
+    read_features,
+    read_steps,
+)
+from auras_ros.policies.loaders.lerobot_keys import check_keys
+from auras_ros.policies.loaders.lerobot_lora import is_adapter_folder, merged_tensors
+from auras_ros.policies.loaders.lerobot_processors import (
+    check_harmless,
+    check_listed,
+    check_order,
+    mode_of,
+)
+from auras_ros.policies.loaders.lerobot_version import (
+    OLDEST,
+    Release,
+    WriterVersion,
+    read_release,
+    settled_version,
+    shown_release,
+    version_by_files,
+)
 from auras_ros.policies.loaders.normalization import FeatureNormalization, Statistics, normalization
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.loaders.translated import Translated
@@ -32,17 +58,12 @@ CONFIG, WEIGHTS = "config.json", "model.safetensors"
 PREPROCESSOR, POSTPROCESSOR = "policy_preprocessor.json", "policy_postprocessor.json"
 NORMALIZER, UNNORMALIZER = "normalizer_processor", "unnormalizer_processor"
 STATE, ACTION = "observation.state", "action"
+USES_RELATIVE_ACTIONS = "use_relative_actions"  # a key of config.json
 BURIED = ("normalize_inputs.", "normalize_targets.", "unnormalize_outputs.")  # statistics among the weights
-# Keys about training, storage or compilation, or repeated elsewhere; they change no action.
-TRAINING = {
-    "device", "use_amp", "use_peft", "push_to_hub", "repo_id", "private", "tags", "license", "pretrained_path",
-    "drop_n_last_frames", "compile_model", "compile_mode", "optimizer_lr", "optimizer_betas", "optimizer_eps",
-    "optimizer_weight_decay", "scheduler_name", "scheduler_warmup_steps", "optimizer_lr_backbone",
-    "pretrained_backbone_weights",
-}  # fmt: skip
 
-# By config.json's `type`: the module whose `translate(LeRobotFolder, Robot) -> Translated` reads it. An entry
-# here is enough.
+# By config.json's `type`: the module whose `translate(LeRobotFolder, Robot) -> Translated` reads it. An entry here is
+# enough. KEYS of the module: the keys of config.json that change actions; LATER: those of them that the reference added
+# when folders existed already, and that are off if they are missing; IGNORED: keys of the type's training.
 TRANSLATORS = {
     "diffusion": "auras_ros.policies.loaders.lerobot_diffusion",
     "act": "auras_ros.policies.loaders.lerobot_act",
@@ -67,24 +88,30 @@ class LeRobotFolder:
     postprocessor: tuple[ProcessorStep, ...]
     processed: bool  # there are processors, and they decide
     tensors: Mapping[str, Tensor] = field(repr=False)
+    base: Path | None = None  # the folder whose weights an adapter was merged into
 
     @classmethod
-    def read(cls, path: Path) -> LeRobotFolder:
-        """Raises CheckpointError, naming file and key, or file and tensor."""
+    def read(cls, path: Path, base: Path | None = None) -> LeRobotFolder:
+        """base: the folder that a LoRA adapter belongs to. Raises CheckpointError, naming file and key, or file and
+        tensor."""
         config = read_json(path / CONFIG)
         inputs, outputs = (read_features(config, key, path / CONFIG) for key in ("input_features", "output_features"))
-        tensors = read_weights(path / WEIGHTS)
+        is_adapter = is_adapter_folder(path)
+        if base is not None and not is_adapter:
+            raise CheckpointError(f"{path}: has no {ADAPTER_CONFIG}: it is no LoRA adapter and takes no base")
+        tensors = merged_tensors(path, base) if is_adapter else read_weights(path / WEIGHTS)
         processors = path / PREPROCESSOR, path / POSTPROCESSOR
         told = any(file.is_file() for file in processors)
         before, after = (read_steps(file) if told else () for file in processors)
-        return cls(path, config, inputs, outputs, before, after, told, tensors)
+        return cls(path, config, inputs, outputs, before, after, told, tensors, base)
 
     # -- config.json --------------------------------------------------------------------------------------
 
     def file_names(self) -> frozenset[str]:
         """All files of the folder that are read, by name; some may be missing."""
         states = {step.file.name for step in (*self.preprocessor, *self.postprocessor)}
-        return frozenset({CONFIG, WEIGHTS, PREPROCESSOR, POSTPROCESSOR, TOKENIZER, ROBOT, *states})
+        adapter = {ADAPTER_CONFIG, ADAPTER_WEIGHTS}
+        return frozenset({CONFIG, WEIGHTS, PREPROCESSOR, POSTPROCESSOR, TOKENIZER, ROBOT, *states, *adapter})
 
     @property
     def file(self) -> Path:
@@ -100,15 +127,25 @@ class LeRobotFolder:
         """A CheckpointError about config.json, to be raised."""
         return CheckpointError(f"{self.file}: {text}")
 
-    def known(self, keys: Collection[str], ignored: Collection[str] = (), later: Collection[str] = ()) -> None:
-        """Check that config.json has all of these keys, and no others except those of training. later: keys that the
-        reference added when folders existed already. They may be missing; the reference then behaves as if they were
-        off. Raises CheckpointError."""
-        common = {"type", "n_obs_steps", "input_features", "output_features", "normalization_mapping"}
-        for key in sorted(self.config.keys() - set(keys) - set(ignored) - common - TRAINING):
-            raise self.refused(f"key '{key}' is not known: what it does is not supported")
-        for key in sorted(({*keys, *common} - set(later)) - self.config.keys()):
-            raise self.refused(f"key '{key}' is missing: actions depend on it, and nothing is guessed")
+    def version(self, robot: Robot) -> WriterVersion:
+        """Which LeRobot trained it, as far as its files or robot.json tell. Raises CheckpointError if robot.json says a
+        release that the files contradict."""
+        steps = [step.name for step in (*self.preprocessor, *self.postprocessor)]
+        tensors = self.tensors.keys() if self.base is None else ()
+        said = read_release(robot.lerobot_version, robot.path)
+        return settled_version(version_by_files(self.config, steps, tensors), said, robot.path)
+
+    def is_since(self, release: Release, robot: Robot, difference: str) -> bool:
+        """Whether this release or a later one trained it. difference: what depends on that. Raises CheckpointError if
+        nothing tells."""
+        answer = self.version(robot).is_since(release)
+        if answer is None:
+            raise self.refused(
+                f"nothing in the folder tells whether a LeRobot before {shown_release(release)} trained it or a later "
+                f"one, and {difference}; say it in {robot.path}: "
+                f'"lerobot_version": "{shown_release(OLDEST)}" or "{shown_release(release)}"'
+            )
+        return answer
 
     def get(self, key: str, supported: Collection[Any] | None = None) -> Any:
         """A value (None if it is missing), checked against the supported ones. Raises CheckpointError, naming the key
@@ -186,10 +223,16 @@ class LeRobotFolder:
 
     def check_steps(self, before: Sequence[str] = (NORMALIZER,)) -> None:
         """Check that the preprocessor has these steps, in this order, and the postprocessor the inverse normalisation;
-        steps that change no value may be anywhere between. Raises CheckpointError."""
-        if self.processed:
-            check_order(self.path / PREPROCESSOR, self.preprocessor, before)
-            check_order(self.path / POSTPROCESSOR, self.postprocessor, (UNNORMALIZER,))
+        steps that change no value may be anywhere between. Relative actions, if they are on, are made before the
+        normalisation and undone after its inverse. Raises CheckpointError."""
+        if not self.processed:
+            return
+        wanted, after = list(before), [UNNORMALIZER]
+        if self.config.get(USES_RELATIVE_ACTIONS) is True:
+            wanted.insert(wanted.index(NORMALIZER), RELATIVE_ACTIONS)
+            after.append(ABSOLUTE_ACTIONS)
+        check_order(self.path / PREPROCESSOR, self.preprocessor, wanted)
+        check_order(self.path / POSTPROCESSOR, self.postprocessor, after)
 
     def step(self, name: str) -> ProcessorStep | None:
         """A step of either processor by name."""
@@ -229,12 +272,49 @@ class LeRobotFolder:
         return Statistics(self.weights, prefix, values, 1e-8)
 
 
-def translate(source: Path, robot: Robot) -> Translated:
-    """A LeRobot folder of any known type. Raises CheckpointError."""
+def translate(source: Path, robot: Robot, base: Path | None = None) -> Translated:
+    """A LeRobot folder of any known type. base: of a LoRA adapter, the folder that it was trained on. Raises
+    CheckpointError."""
     kind = read_json(source / CONFIG).get("type")
     if not isinstance(kind, str) or kind not in TRANSLATORS:
         raise CheckpointError(f"{source / CONFIG}: type {kind!r} is not known; known: {', '.join(TRANSLATORS)}")
-    folder = LeRobotFolder.read(source)
+    folder = LeRobotFolder.read(source, base)
     folder.check(robot)
-    read: Translator = importlib.import_module(TRANSLATORS[kind]).translate
-    return replace(read(folder, robot), files=folder.file_names())
+    module = importlib.import_module(TRANSLATORS[kind])
+    unknown_keys = check_keys(folder.config, folder.file, module.KEYS, module.IGNORED, module.LATER)
+    read: Translator = module.translate
+    translated = read(folder, robot)
+    notes = (*_notes(folder, robot, unknown_keys), *translated.notes)
+    return replace(translated, files=folder.file_names(), notes=notes)
+
+
+def _notes(folder: LeRobotFolder, robot: Robot, unknown_keys: Collection[str]) -> list[str]:
+    """What was taken and why, a sentence each."""
+    notes = [f"read as {folder.config['type']} of {folder.version(robot)}"]
+    if folder.base is not None:
+        notes.append(f"the adapter is merged into the weights of {folder.base}")
+    if unknown_keys:
+        listed = ", ".join(f"'{key}'" for key in unknown_keys)
+        notes.append(f"not known, and off or empty, so taken as absent: {listed} of {CONFIG}")
+    for feature in (*folder.inputs, folder.action):
+        size = feature.shape[0]
+        normalised = folder.normalization(feature, size)
+        if normalised.still:
+            notes.append(_still_note(folder, robot, feature, normalised))
+    return notes
+
+
+def _still_note(folder: LeRobotFolder, robot: Robot, feature: PolicyFeature, normalised: FeatureNormalization) -> str:
+    """Says which numbers of a feature never changed in the training, and what LeRobot, and we, make of them."""
+    names: Sequence[str] = [f"number {index}" for index in range(feature.shape[0])]
+    if feature.kind == "ACTION":
+        names = robot.contract.names
+    elif feature == folder.state and robot.state is not None:
+        names = robot.state
+    listed = ", ".join(names[index] for index in normalised.still)
+    if feature.kind == "ACTION":
+        return f"{feature.name}: {listed} never changed in the training data: the action stays at that value"
+    return (
+        f"{feature.name}: {listed} never changed in the training data: as in LeRobot, any difference from that value "
+        f"is divided by {normalised.eps:g}, so noise there reaches the policy as a very large number"
+    )

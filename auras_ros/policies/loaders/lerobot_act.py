@@ -23,12 +23,12 @@ KEYS = {
     "latent_dim", "temporal_ensemble_coeff",
 }  # fmt: skip
 IGNORED = {"n_vae_encoder_layers", "dropout", "kl_weight"}  # only for training
+LATER = frozenset[str]()
 VARIATIONAL = "model.vae_encoder"
 
 
 def translate(folder: LeRobotFolder, robot: Robot) -> Translated:
     """Raises CheckpointError, naming the file and the key, or the file and the tensor."""
-    folder.known(KEYS, IGNORED)
     folder.check_steps()
     if not folder.cameras:
         raise folder.refused("input_features: a policy without images is not supported")

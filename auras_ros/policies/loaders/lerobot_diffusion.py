@@ -43,7 +43,6 @@ SCHEDULERS = {"DDPM": "ddpm", "DDIM": "ddim"}
 
 def translate(folder: LeRobotFolder, robot: Robot) -> Translated:
     """Raises CheckpointError, naming the file and the key, or the file and the tensor."""
-    folder.known(KEYS, IGNORED, LATER)
     folder.check_steps()
     if not folder.cameras or folder.state is None:
         raise folder.refused("input_features: a policy without images or state is not supported")

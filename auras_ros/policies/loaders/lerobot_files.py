@@ -15,6 +15,9 @@ from auras_ros.checkpoints.json_file import read_json
 from auras_ros.checkpoints.limits import WIDTH
 from auras_ros.values import shown
 
+RELATIVE_ACTIONS, ABSOLUTE_ACTIONS = "relative_actions_processor", "absolute_actions_processor"
+FORMER_NAMES = {"delta_actions_processor": RELATIVE_ACTIONS}  # of LeRobot 0.5.1
+
 
 @dataclass(frozen=True)
 class PolicyFeature:
@@ -27,13 +30,19 @@ class PolicyFeature:
 
 @dataclass(frozen=True)
 class ProcessorStep:
-    """One step of a processor: its registered name, its settings, and the tensors of its state file."""
+    """One step of a processor: its registered name (the newest, where releases differ), its settings, and the tensors
+    of its state file."""
 
     name: str
     config: Mapping[str, Any]
     state: Mapping[str, Tensor]
     file: Path  # of its state, or of the step itself if it has none
     processor: Path  # the file of the step itself
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the reference runs it."""
+        return self.config.get("enabled") is not False
 
 
 def read_features(config: Mapping[str, Any], key: str, file: Path) -> tuple[PolicyFeature, ...]:
@@ -70,5 +79,6 @@ def read_steps(file: Path) -> tuple[ProcessorStep, ...]:
         if not isinstance(config, dict):
             raise CheckpointError(f"{file}: step '{name}': config: expected an object, got {config!r}")
         tensors = {} if state is None else read_weights(file.parent / state)
+        name = FORMER_NAMES.get(name, name)
         steps.append(ProcessorStep(name, config, tensors, file if state is None else file.parent / state, file))
     return tuple(steps)

@@ -1,8 +1,11 @@
-"""LeRobot's `pi0` and `pi05` (0.4.4): PaliGemma with an action expert, as our family `flow`.
+"""LeRobot's `pi0` and `pi05`: PaliGemma with an action expert, as our family `flow`.
 
 Their config.json names sizes ("gemma_2b") instead of giving them; GEMMAS has the sizes. An empty camera is an image
-that is masked and counts in no position: it is left out. An image of another size keeps its aspect ratio and is padded
-before it goes from 0..1 to -1..1, so LeRobot's padding of -1 becomes -3; it was trained so.
+that is masked and counts in no position: it is left out. An image of another size keeps its aspect ratio and is padded.
+
+Two things changed with LeRobot 0.5, and a folder means what the release that trained it made of it. Before, the padding
+was -1 of an image that is 0..1, so -3 of one that is -1..1; since then it is black, -1. Before, pi0.5's prompt had
+`max_state_dim` numbers of the state, those that the robot lacks as zeros; since then it has the robot's own.
 """
 
 from __future__ import annotations
@@ -10,15 +13,14 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.checkpoints.hf_names import siglip_name
 from auras_ros.models.presets import PI0S
 from auras_ros.observation import Pad
 from auras_ros.policies.loaders import prompts
-from auras_ros.policies.loaders.lerobot import BURIED, NORMALIZER, LeRobotFolder
+from auras_ros.policies.loaders.lerobot import BURIED, NORMALIZER, USES_RELATIVE_ACTIONS, LeRobotFolder
+from auras_ros.policies.loaders.lerobot_relative import check_relative
+from auras_ros.policies.loaders.lerobot_version import HEAD, PALIGEMMA, WORDS
 from auras_ros.policies.loaders.lerobot_vla import check_fixed, flow_manifest, pictures, translated
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.loaders.translated import Translated
@@ -28,46 +30,67 @@ VISION, GEMMAS = PI0S["pi0"].vision, {"gemma_2b": PI0S["pi0"].language, "gemma_3
 KEYS = {
     "paligemma_variant", "action_expert_variant", "dtype", "chunk_size", "n_action_steps", "max_state_dim",
     "max_action_dim", "num_inference_steps", "min_period", "max_period", "rtc_config", "image_resolution",
-    "empty_cameras", "tokenizer_max_length",
+    "empty_cameras", "tokenizer_max_length", USES_RELATIVE_ACTIONS,
 }  # fmt: skip
 IGNORED = {
     "time_sampling_beta_alpha", "time_sampling_beta_beta", "time_sampling_scale", "time_sampling_offset",
-    "gradient_checkpointing", "freeze_vision_encoder", "train_expert_only", "optimizer_grad_clip_norm",
-    "scheduler_decay_steps", "scheduler_decay_lr",
+    "freeze_vision_encoder", "train_expert_only",
+    "relative_exclude_joints", "action_feature_names",  # the preprocessor's step has them, and that decides
 }  # fmt: skip
-LATER = {"rtc_config"}
+LATER = {"rtc_config", USES_RELATIVE_ACTIONS}
 STEPS = {  # pi0.5 writes the normalised state into its prompt
     "pi0": ("pi0_new_line_processor", prompts.TOKENIZE, NORMALIZER),
     "pi05": (NORMALIZER, "pi05_prepare_state_tokenizer_processor_step", prompts.TOKENIZE),
 }
-PADDED = -3.0  # -1 of an image that is 0 to 1, times 2, minus 1
+CHANGED = (0, 5, 0)  # the release that changed padding and prompt
+PADDED_BEFORE, PADDED = -3.0, -1.0  # -1 and 0 of an image that is 0 to 1, times 2, minus 1
+DIFFERENCES = {  # for a folder of which nothing tells the release
+    "pi0": "the border of images that are not square differs",
+    "pi05": "the numbers of the state in the prompt differ, and the border of images that are not square",
+}
 MODEL = "model."  # openpi's own folders do not have it
-LARGE, SMALL = f"{MODEL}paligemma_with_expert.paligemma.", f"{MODEL}paligemma_with_expert.gemma_expert."
+LARGE, SMALL = PALIGEMMA, f"{MODEL}paligemma_with_expert.gemma_expert."
 TOWER = f"{LARGE}model.vision_tower.vision_model."
-WORDS, HEAD = f"{LARGE}model.language_model.embed_tokens.weight", f"{LARGE}lm_head.weight"
 
 
 def translate(folder: LeRobotFolder, robot: Robot) -> Translated:
     """Raises CheckpointError, naming the file and the key, or the file and the tensor."""
     kind = folder.config["type"]
-    folder.known(KEYS, IGNORED, LATER)
+    relative = check_relative(folder, robot)
     folder.check_steps(STEPS[kind])
     prompts.check_step(folder)
-    manifest = _manifest(folder, robot, kind)
     networks = {name: tensor for name, tensor in folder.tensors.items() if not name.startswith(BURIED)}
     tensors = {MODEL + name.removeprefix(MODEL): tensor for name, tensor in networks.items()}
-    tensors = shared_words(tensors, WORDS, HEAD, folder)
+    if WORDS not in tensors and HEAD in tensors:  # if they are one, it is stored under the head's name
+        tensors[WORDS] = tensors[HEAD]
+    if WORDS not in tensors:
+        raise CheckpointError(f"{folder.weights}: tensor '{WORDS}' is missing")
+    is_changed = folder.is_since(CHANGED, robot, DIFFERENCES[kind])
+    manifest = _manifest(folder, robot, kind, is_changed)
     tensors = {_present_name(name, kind): tensor for name, tensor in tensors.items()}
-    return translated(folder, manifest, tensors, TOWER, _source_of, _is_ignored)
+    made = translated(folder, manifest, tensors, TOWER, _source_of, _is_ignored)
+    return replace(made, notes=(*_meaning(kind, is_changed, manifest), *([relative] if relative else [])))
 
 
-def _manifest(folder: LeRobotFolder, robot: Robot, kind: str) -> dict[str, Any]:
+def _meaning(kind: str, is_changed: bool, manifest: dict[str, Any]) -> list[str]:
+    """What was taken of that which changed with LeRobot 0.5, a sentence each."""
+    border = f"the border of images that are not square is {PADDED if is_changed else PADDED_BEFORE:g}"
+    if kind == "pi0":
+        return [border]
+    owner = "the robot's own" if is_changed else "max_state_dim"
+    return [border, f"the prompt has {manifest['network']['state']} numbers of the state ({owner})"]
+
+
+def _manifest(folder: LeRobotFolder, robot: Robot, kind: str, is_changed: bool) -> dict[str, Any]:
+    """is_changed: by LeRobot 0.5, see the module's docstring. Raises CheckpointError."""
     check_fixed(folder)
     folder.get("dtype", ("float32", "bfloat16"))
     side = _side(folder)
     large, small = (GEMMAS[folder.get(f"{part}_variant", list(GEMMAS))] for part in ("paligemma", "action_expert"))
     state, actions = folder.count("max_state_dim"), folder.count("max_action_dim")
-    seen = pictures(folder, robot, side, Pad(PADDED))
+    seen = pictures(folder, robot, side, Pad(PADDED if is_changed else PADDED_BEFORE))
+    if kind == "pi05" and is_changed and folder.state is not None:
+        state = folder.state.shape[0]
     network = {
         "model": kind,
         "vision": asdict(replace(VISION, image_px=side)),
@@ -88,16 +111,6 @@ def _side(folder: LeRobotFolder) -> int:
             f"patches of {VISION.patch_px}"
         )
     return height
-
-
-def shared_words(tensors: dict[str, Tensor], words: str, head: str, folder: LeRobotFolder) -> dict[str, Tensor]:
-    """The tensors with the embedding under its own name: it is also the head, and stored once, under the head's name.
-    Raises CheckpointError if both exist and differ."""
-    if words not in tensors and head in tensors:
-        return {**tensors, words: tensors[head]}
-    if words in tensors and head in tensors and not torch.equal(tensors[words], tensors[head]):
-        raise CheckpointError(f"{folder.weights}: tensors '{words}' and '{head}' are one, but differ")
-    return tensors
 
 
 # -- names ------------------------------------------------------------------------------------------------

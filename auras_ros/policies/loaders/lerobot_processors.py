@@ -12,20 +12,23 @@ from typing import Any
 
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.policies.loaders.lerobot_files import PolicyFeature, ProcessorStep
+from auras_ros.policies.loaders.lerobot_version import KNOWN
 
 RENAME, DEVICE = "rename_observations_processor", "device_processor"
 HARMLESS = {RENAME, "to_batch_processor", DEVICE}  # they change no value, at any place
 
 
 def check_order(file: Path, steps: Sequence[ProcessorStep], wanted: Sequence[str]) -> None:
-    """Check that the steps are those of `wanted`, each once, in this order, with harmless ones anywhere between. Raises
-    CheckpointError."""
+    """Check that the steps are those of `wanted`, each once, in this order, with harmless ones anywhere between; steps
+    that are off count as absent. Raises CheckpointError, which names all steps that are not supported."""
     order = ", ".join(wanted)
-    for step in steps:
-        if step.name not in {*HARMLESS, *wanted}:
-            listed = ", ".join(sorted({*HARMLESS, *wanted}))
-            raise CheckpointError(f"{file}: step '{step.name}' is not supported; expected {listed}")
-    found = [step.name for step in steps if step.name in wanted]
+    running = [step.name for step in steps if step.is_on]
+    if others := [name for name in running if name not in {*HARMLESS, *wanted}]:
+        listed = ", ".join(sorted({*HARMLESS, *wanted}))
+        names = ", ".join(f"'{name}'" for name in dict.fromkeys(others))
+        subject = f"step {names} is" if len(others) == 1 else f"steps {names} are"
+        raise CheckpointError(f"{file}: {subject} not supported; expected {listed}; {KNOWN}")
+    found = [name for name in running if name in wanted]
     for name in wanted:
         if name not in found:
             raise CheckpointError(f"{file}: step '{name}' is missing; expected, in this order: {order}")

@@ -1,4 +1,4 @@
-"""LeRobot's `smolvla` (0.4.4): SmolVLM2's first layers with an action expert, as our family `flow`.
+"""LeRobot's `smolvla`: SmolVLM2's first layers with an action expert, as our family `flow`.
 
 Its config.json names the vision-language model; VLMS has its sizes. What the reference masks (empty cameras, padded
 prompts, a padded prefix) counts in no position and is left out. For an empty camera the tokens around the image stay,
@@ -62,7 +62,6 @@ HIDDEN_MULTIPLE = 256  # the expert's hidden width is rounded up to a multiple o
 
 def translate(folder: LeRobotFolder, robot: Robot) -> Translated:
     """Raises CheckpointError, naming the file and the key, or the file and the tensor."""
-    folder.known(KEYS, IGNORED, LATER)
     folder.check_steps(STEPS)
     prompts.check_step(folder)
     manifest = _manifest(folder, robot)

@@ -18,6 +18,7 @@ from auras_ros.observation import CameraSpec, Pad, Resize, SpecError
 from auras_ros.policies.loaders import lerobot_manifest
 from auras_ros.policies.loaders.lerobot import LeRobotFolder
 from auras_ros.policies.loaders.lerobot_files import PolicyFeature
+from auras_ros.policies.loaders.lerobot_keys import is_off
 from auras_ros.policies.loaders.robot import Robot
 from auras_ros.policies.loaders.translated import Translated, renamed, wanted
 
@@ -27,8 +28,10 @@ HALF = (0.5, 0.5, 0.5)
 
 def check_fixed(folder: LeRobotFolder) -> None:
     """Check keys of which all these types support only one value. Raises CheckpointError, naming the key."""
-    for key, supported in {"n_obs_steps": 1, "rtc_config": None, "min_period": 0.004, "max_period": 4.0}.items():
+    for key, supported in {"n_obs_steps": 1, "min_period": 0.004, "max_period": 4.0}.items():
         folder.get(key, (supported,))
+    if not is_off(folder.config.get("rtc_config")):
+        folder.get("rtc_config", (None,))
 
 
 def pictures(folder: LeRobotFolder, robot: Robot, side: int, pad: Pad) -> tuple[CameraSpec, ...]:

@@ -1,8 +1,10 @@
 """Normalisation of LeRobot's processors, as the linear maps that our manifest knows.
 
 min_max: 2 (x - min) / (max - min) - 1; quantiles are the same with their bounds; mean_std: (x - mean) / (std + eps),
-and back x * std + mean. A statistic that is missing, not finite, or without a range is refused by name: the reference
-continues with an epsilon or without normalising, and a robot would get nonsense.
+and back x * std + mean. Where min and max are equal, or the std is zero, nothing moved in the training data. The
+reference then puts eps in the place of max - min, and the same is done here. A statistic that is missing or not finite,
+and a range that is upside down, is refused by name: the reference continues with it, or without normalising, and a
+robot would get nonsense.
 """
 
 from __future__ import annotations
@@ -37,13 +39,13 @@ class Statistics:
 
 @dataclass(frozen=True)
 class FeatureNormalization:
-    """kind: none, min_max or mean_std. first, second: min and max, or mean and std, in physical units. eps is added to
-    std for inputs."""
+    """A linear map of a feature's numbers, which are in physical units."""
 
-    kind: str
-    first: Numbers = ()
-    second: Numbers = ()
-    eps: float = 0.0
+    kind: str  # none, min_max or mean_std
+    first: Numbers = ()  # min, or mean
+    second: Numbers = ()  # max, or std
+    eps: float = 0.0  # added to std for inputs; max - min of what never changed
+    still: tuple[int, ...] = ()  # the indices of numbers that never changed in the training data
 
     @property
     def divisor(self) -> Numbers:
@@ -71,12 +73,16 @@ def normalization(feature: str, mode: str, size: int, statistics: Statistics) ->
     first, second = (_numbers(feature, name, size, statistics) for name in names)
     for index, (one, other) in enumerate(zip(first, second, strict=True)):
         where = f"{statistics.file}: '{statistics.prefix}{names[1]}'[{index}] of '{feature}'"
-        if mode == "MEAN_STD" and other <= 0:
-            raise CheckpointError(f"{where}: std {other} is not above zero")
-        if mode != "MEAN_STD" and one >= other:
-            raise CheckpointError(f"{where}: {names[1]} {other} is not above {names[0]} {one}")
-    kind = "mean_std" if mode == "MEAN_STD" else "min_max"
-    return FeatureNormalization(kind, first, second, statistics.eps if kind == "mean_std" else 0.0)
+        if mode == "MEAN_STD" and other < 0:
+            raise CheckpointError(f"{where}: std {other} is below zero")
+        if mode != "MEAN_STD" and one > other:
+            raise CheckpointError(f"{where}: {names[1]} {other} is below {names[0]} {one}")
+    if mode == "MEAN_STD":
+        still = tuple(index for index, std in enumerate(second) if std == 0)
+        return FeatureNormalization("mean_std", first, second, statistics.eps, still)
+    still = tuple(index for index, (low, high) in enumerate(zip(first, second, strict=True)) if low == high)
+    upper = tuple(high + statistics.eps if index in still else high for index, high in enumerate(second))
+    return FeatureNormalization("min_max", first, upper, statistics.eps, still)
 
 
 def _numbers(feature: str, name: str, size: int, statistics: Statistics) -> Numbers:

@@ -14,6 +14,7 @@ from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.checkpoints.files import digest
 from auras_ros.checkpoints.json_file import read_json
 from auras_ros.checkpoints.manifest import MANIFEST, ROBOT
+from auras_ros.checkpoints.peft import CONFIG as ADAPTER
 from auras_ros.policies import checkpoint
 from auras_ros.policies.checkpoint import Checkpoint
 from auras_ros.policies.loaders.robot import Robot
@@ -70,6 +71,10 @@ def translator(source: Path) -> Translator:
         from auras_ros.policies.loaders.lerobot import translate as read_lerobot
 
         return read_lerobot
+    if (source / ADAPTER).is_file():
+        raise CheckpointError(
+            f"{source}: a LoRA adapter ({ADAPTER}) without the policy's {CONFIG}, which LeRobot writes beside it"
+        )
     raise CheckpointError(
         f"{source}: not a checkpoint: looked for {MANIFEST} (ours), and for {CONFIG} with a 'type' (LeRobot) or with "
         f"model_type 'openvla' (Hugging Face)"

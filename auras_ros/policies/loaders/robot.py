@@ -33,7 +33,8 @@ class Robot:
     """See the module's docstring. Channels and joints are in the checkpoint's order.
 
     cameras: by the checkpoint's feature, or the last part of its name. unnorm_key: the data set whose statistics are
-    used, if a checkpoint has several. openvla: settings for that loader only.
+    used, if a checkpoint has several. openvla: settings for that loader only. lerobot_version: the LeRobot that
+    trained a folder, where the folder does not tell.
     """
 
     path: Path
@@ -46,6 +47,7 @@ class Robot:
     unnorm_key: str | None = None
     name: str | None = None
     openvla: Mapping[str, Any] = field(default_factory=dict)
+    lerobot_version: str | None = None
 
     @classmethod
     def load(cls, path: Path) -> Robot:
@@ -71,6 +73,7 @@ class Robot:
             _text(raw, "unnorm_key", path),
             _text(raw, "name", path),
             _object(raw.get("openvla", {}), "openvla", path),
+            _text(raw, "lerobot_version", path),
         )
 
     def camera(self, feature: str, height: int, width: int) -> Camera:

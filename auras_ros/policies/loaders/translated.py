@@ -22,14 +22,18 @@ from auras_ros.policies.loaders.ranges import check_ranges
 
 @dataclass(frozen=True)
 class Translated:
-    """manifest: policy.json's keys without `weights`. tensors: by our names, maybe a mapping that reads on demand; each
-    is read once, in the mapping's order. origin: our name -> "file: tensor 'name'". files: names of the files that were
-    read, of a source that is a folder."""
+    """A checkpoint in our terms."""
 
+    # policy.json's keys without `weights`.
     manifest: dict[str, Any]
+    # By our names, maybe a mapping that reads on demand; each is read once, in the mapping's order.
     tensors: Mapping[str, Tensor]
+    # Our name -> "file: tensor 'name'".
     origin: Mapping[str, str] = field(default_factory=dict)
+    # Names of the files that were read, of a source that is a folder.
     files: frozenset[str] = frozenset()
+    # Sentences about what was taken and why, for a person who converts it.
+    notes: tuple[str, ...] = ()
 
     def checkpoint(self, digest: str, source: Path, dtype: str = "float32", device: str = "cpu") -> Checkpoint:
         """The policy with these weights; it has no golden sample. dtype, device: see `dtype.runtime_dtype`. Raises

@@ -18,6 +18,7 @@ from tests.policies.loaders.reference import DATA
 TINY = {
     "resnet_narrow": {"width": [16, 16, 16, 16], "depth": [1, 1, 1, 1]},
     "resnet_tiny": {"width": [4, 8, 8, 16], "depth": [1, 2, 1, 1]},
+    "resnet_least": {"width": [4, 8, 8, 16], "depth": [1, 1, 1, 1]},
 }
 
 

@@ -157,15 +157,25 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
         statistic(UNNORMALIZER, "action.max", lambda t: t[1:2].fill_(float("inf"))),
         f"{UNNORMALIZER}: tensor 'action.max' holds NaN or infinity",
     ),
-    "range empty": (
+    "range upside down": (
         lambda folder: edit_tensors(
-            folder / UNNORMALIZER, lambda t: t.update({"action.max": t["action.min"].clone()})
+            folder / UNNORMALIZER, lambda t: t.update({"action.max": t["action.min"] - 1})
         ),
-        rf"{UNNORMALIZER}: 'action.max'\[0\] of 'action': max \S+ is not above min",
+        rf"{UNNORMALIZER}: 'action.max'\[0\] of 'action': max \S+ is below min",
     ),
-    "standard deviation zero": (
-        statistic(NORMALIZER, f"{CAMERA}.std", lambda t: t[2:3].zero_()),
-        rf"{NORMALIZER}: '{CAMERA}.std'\[2\] of '{CAMERA}': std 0.0 is not above zero",
+    "standard deviation below zero": (
+        statistic(NORMALIZER, f"{CAMERA}.std", lambda t: t[2:3].fill_(-0.25)),
+        rf"{NORMALIZER}: '{CAMERA}.std'\[2\] of '{CAMERA}': std -0.25 is below zero",
+    ),
+    "a range that nothing divides": (
+        lambda folder: (
+            processor(lambda steps: steps[3]["config"].update(eps=0))(folder),
+            edit_tensors(
+                folder / NORMALIZER,
+                lambda t: t.update({"observation.state.max": t["observation.state.min"].clone()}),
+            ),
+        ),
+        "state: joint 'shoulder': max: .* leaves no range",
     ),
     "statistic of another size": (
         lambda folder: edit_tensors(folder / NORMALIZER, lambda t: t.update({"observation.state.min": torch.zeros(3)})),
@@ -416,9 +426,9 @@ ACT_FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "ensembling by text": (config(temporal_ensemble_coeff="on"), "temporal_ensemble_coeff: 'on' is neither a number"),
     "heads that do not fit": (config(n_heads=3), "width: 16 is not a multiple of 4 and of heads, 3"),
     "unknown key": (config(horizon=8), "key 'horizon' is not known: what"),
-    "standard deviation zero": (
-        statistic(UNNORMALIZER, "action.std", lambda t: t[2:3].zero_()),
-        r"'action.std'\[2\] of 'action': std 0.0 is not above zero",
+    "standard deviation below zero": (
+        statistic(UNNORMALIZER, "action.std", lambda t: t[2:3].fill_(-1)),
+        r"'action.std'\[2\] of 'action': std -1.0 is below zero",
     ),
 }
 

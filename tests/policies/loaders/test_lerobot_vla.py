@@ -142,8 +142,25 @@ def test_openpi_s_names_of_the_time_s_layers_are_known(tmp_path: Path) -> None:
     folder = copied("lerobot_pi0", tmp_path)
     tensors = {k.removeprefix("model."): t for k, t in load_file(folder / "model.safetensors").items()}
     save_file({k.replace("action_time_mlp", "time_mlp"): t for k, t in tensors.items()}, folder / "model.safetensors")
+    robot = json.loads((folder / "robot.json").read_text())  # such names tell no release
+    (folder / "robot.json").write_text(json.dumps({**robot, "lerobot_version": "0.4.4"}))
     checkpoint, reference = load(folder), Reference.read(folder)
     assert error(checkpoint, replayed(checkpoint, reference), reference) < TOLERANCE
+
+
+@pytest.mark.parametrize("name", ["lerobot_pi0", "lerobot_pi05"])
+def test_of_embedding_and_head_the_embedding_is_read(name: str, tmp_path: Path) -> None:
+    """As LeRobot reads it: the head predicts nothing, and since 0.5 it is a parameter of its own."""
+    from safetensors.torch import load_file, save_file
+
+    folder = copied(name, tmp_path)
+    tensors = load_file(folder / "model.safetensors")
+    large = "model.paligemma_with_expert.paligemma."
+    head = f"{large}lm_head.weight"
+    tensors[f"{large}model.language_model.embed_tokens.weight"] = tensors[head].clone()
+    save_file({**tensors, head: torch.ones_like(tensors[head])}, folder / "model.safetensors")
+    loaded = load(folder).networks["prefix"].model.language.embed_tokens.weight
+    assert torch.equal(loaded, tensors[head])
 
 
 @pytest.mark.parametrize("name", ["lerobot_pi0", "lerobot_smolvla"])

@@ -45,3 +45,15 @@ def test_identity_needs_no_statistics() -> None:
 def test_a_statistic_that_is_not_finite_is_refused(mode: str, name: str, value: float) -> None:
     with pytest.raises(CheckpointError, match=f"stats: tensor 'state.{name}' holds NaN or infinity"):
         made(mode, **{name: torch.tensor([1.0, value])})
+
+
+@pytest.mark.parametrize(("mode", "name"), [("MIN_MAX", "max"), ("QUANTILES", "q99"), ("QUANTILE10", "q90")])
+def test_what_never_moved_has_the_epsilon_for_a_range(mode: str, name: str) -> None:
+    low = {"max": "min", "q99": "q01", "q90": "q10"}[name]
+    found = made(mode, **{name: torch.tensor([9.0, float(VALUES[low][1])])})
+    assert (found.still, found.second[1] - found.first[1]) == ((1,), EPS)
+
+
+def test_a_deviation_of_zero_leaves_the_mean() -> None:
+    found = made("MEAN_STD", std=torch.tensor([0.0, 0.25]))
+    assert (found.still, found.second, found.divisor) == ((0,), (0.0, 0.25), (EPS, 0.375))
