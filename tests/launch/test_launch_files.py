@@ -272,7 +272,7 @@ def test_deployment_settings_reach_every_node(file: str) -> None:
 
 def test_remapping_rules_reach_every_node_those_of_the_argument_first(tmp_path: Path) -> None:
     """As `auras run` does, from the same configuration."""
-    config = own_config(tmp_path, remap=["joint_states:=/b"])
+    config = own_config(tmp_path, processes=["actuator", "agent"], remap=["joint_states:=/b"])
     for node in started("agent.launch.py", config, remap="joint_states:=/a, agent:prompt:=/task"):
         words = ["-r", "joint_states:=/a", "-r", "agent:prompt:=/task", "-r", "joint_states:=/b"]
         assert node.ros_arguments == ["--log-level", "info", *words]

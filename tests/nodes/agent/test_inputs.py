@@ -80,7 +80,7 @@ def refuses_compressed(agent: Running) -> None:
 @pytest.fixture(scope="module")
 def shared(checkpoint: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """One agent for the tests below: it takes seconds to start, and every fault must leave it as good as before."""
-    with running(checkpoint, tmp_path_factory.mktemp("agent")) as agent:
+    with running(checkpoint, tmp_path_factory.mktemp("agent"), resize_images=False) as agent:
         yield agent
 
 
