@@ -95,7 +95,8 @@ class LatestSlot(Generic[T]):
         """The newest entry, or a fault: `missing`; `stale`; or, where items come that are too old by their stamps
         alone, `unstamped` or `other_clock`. `now_ns` is on the monotonic clock."""
         with self._lock:
-            held, heard_ns = self._entry, self._heard_ns
+            held = self._entry
+            heard_ns = self._heard_ns
         if held is None:
             return ObservationFault(FaultName.MISSING, self.name, "nothing received yet")
         if now_ns - held.mono_ns > self._age_limit_ns:

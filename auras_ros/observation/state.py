@@ -90,7 +90,9 @@ class JointSlot(LatestSlot[StateArray]):
     def latest(self, now_ns: int) -> Stamped[StateArray] | ObservationFault:
         """As in `LatestSlot`; a fault names the joint."""
         with self._lock:
-            entry, held, heard_ns = self._entry, dict(self._held), dict(self._heard_joint_ns)
+            entry = self._entry
+            held = dict(self._held)
+            heard_ns = dict(self._heard_joint_ns)
         if not held:
             return super().latest(now_ns)
         for joint in self._joints:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from auras_ros import ros
+from auras_ros.action import Contract
 from auras_ros.nodes.agent.inputs import ObservationInputs
 from auras_ros.nodes.agent.settings import AgentSettings
 from auras_ros.nodes.common.diagnostics import QosWatch
@@ -21,6 +22,7 @@ from auras_ros.observation import ObservationSpec
 from auras_ros.ros.image import image_message
 from auras_ros.ros.msg import Image
 from tests.conftest import held_domain
+from tests.nodes.controllers import channel
 
 DOMAINS = range(40, 50)
 WAITING = 5
@@ -147,7 +149,8 @@ def test_an_agent_that_was_busy_takes_the_newest_image_alone(
     spec = ObservationSpec.from_dict(
         {"cameras": [{"name": "top", "height": 8, "width": 8}], "state": None, "history": 1, "dt_ms": 100}
     )
-    inputs = ObservationInputs(node, spec, AgentSettings(), QosWatch(node, lambda: None))
+    contract = Contract.from_dict({"dt_ms": 100.0, "channels": [channel("x")]})
+    inputs = ObservationInputs(node, spec, AgentSettings(), QosWatch(node, lambda: None), contract)
     news = threading.Event()
     inputs.open(news.set, lambda: None)
     publish_images(node, "camera/top/image_raw")
