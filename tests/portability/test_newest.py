@@ -16,6 +16,7 @@ from auras_ros.action import Contract
 from auras_ros.nodes.agent.inputs import ObservationInputs
 from auras_ros.nodes.agent.settings import AgentSettings
 from auras_ros.nodes.common.diagnostics import QosWatch
+from auras_ros.nodes.common.input_settings import StampRule
 from auras_ros.nodes.common.qos import IMAGES
 from auras_ros.nodes.vlm.cameras import CameraInputs
 from auras_ros.observation import ObservationSpec
@@ -129,7 +130,7 @@ def test_a_vlm_node_that_was_busy_sees_the_newest_image_alone(
 ) -> None:
     settings: Any = SimpleNamespace(
         compressed=False, camera_age_limit_ms=60_000.0, stamp_ahead_ms=1000.0, camera_names=lambda: ["top"],
-        kept=lambda: 4,
+        kept=lambda: 4, topics_of_cameras=dict, stamp_rule=StampRule,
     )  # fmt: skip
     cameras = CameraInputs(node, settings, QosWatch(node, lambda: None))
     told: list[str] = []

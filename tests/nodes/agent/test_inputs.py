@@ -23,7 +23,7 @@ from tests.nodes.wire import BEST_EFFORT
 
 PROVENANCE = {
     "origin_stamp_ns", "origin_mono_ns", "host", "session", "frame", "request", "epoch", "context_age_ns", "prompt",
-    "adapter", "plan", "checkpoint", "stage_ns", "latched_ns", "perceived_ns", "generated_ns", "published_ns",
+    "adapter", "plan", "checkpoint", "stamps", "stage_ns", "latched_ns", "perceived_ns", "generated_ns", "published_ns",
 }  # fmt: skip
 
 
