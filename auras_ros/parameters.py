@@ -75,5 +75,14 @@ def unknown(settings: type[Any], name: str, likeness: float = ALIKE) -> str:
     """What a name should be that is similar to one of these parameters, or was one once; empty for any other name."""
     if instead := getattr(settings, "REMOVED", {}).get(name):
         return f"no parameter '{name}'; {instead}"
+    if text := _nested(settings, name):
+        return text
     meant = nearest(name, [each.name for each in fields(settings)], likeness)
     return f"no parameter '{name}'; did you mean {meant}?" if meant else ""
+
+
+def _nested(settings: type[Any], name: str) -> str:
+    """What to write where a list was written as a map; empty for any other name."""
+    outer, dot, inner = name.partition(".")
+    is_list = any(each.name == outer and isinstance(each.default, tuple) for each in fields(settings))
+    return f"no parameter '{name}'; {outer} is a list: [{inner}:=...]" if dot and is_list else ""

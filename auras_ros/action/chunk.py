@@ -28,7 +28,8 @@ class Provenance:
     `origin_mono_ns` the same instant on the monotonic clock of `host` (its boot id): it defines action
     index 0 (rule 8 of docs/pipeline.md). `session`: from one configure of the agent to the next. `epoch` rises with
     each change of prompt, adapter or plan and each reset (rule 9 of docs/pipeline.md). `context_age_ns` is the age of
-    the context at every generation stage.
+    the context at every generation stage. `stamps`: how the time of the inputs was known, by their stamps or their
+    receipt.
     """
 
     origin_stamp_ns: int
@@ -43,6 +44,7 @@ class Provenance:
     adapter: str = ""
     plan: str = ""
     checkpoint: str = ""
+    stamps: str = ""
 
     def __post_init__(self) -> None:
         for name in _INTS:
@@ -69,7 +71,7 @@ class Provenance:
 
 
 _INTS = ("origin_stamp_ns", "origin_mono_ns", "frame", "request", "epoch")
-_TEXTS = ("host", "session", "prompt", "adapter", "plan", "checkpoint")
+_TEXTS = ("host", "session", "prompt", "adapter", "plan", "checkpoint", "stamps")
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from auras_ros import resources
 from auras_ros.cli.command import command_parser, print_errors, print_warnings
+from auras_ros.cli.used_topics import topic_lines
 from auras_ros.nodes.common import reference
 from auras_ros.nodes.common.config import SUPERVISOR, ConfigError, read_parameters_file
+from auras_ros.parameters import ParameterError
 
 EXAMPLE = """
 example
@@ -13,7 +15,8 @@ example
   auras check                        every parameter: meaning, range, default
   auras check --parameters actuator  the parameters of one node
 
-Nothing is started and no checkpoint is read. `auras run` and the launch files check the same way before they start.
+Nothing is started; of a checkpoint only the names of its cameras are read. Beside the result, the topics are printed
+that the nodes will use. `auras run` and the launch files check the same way before they start.
 """
 
 
@@ -40,7 +43,8 @@ def _good(name: str) -> bool:
     try:
         path = resources.config(name)
         config = read_parameters_file(path)
-    except (ConfigError, OSError) as error:
+        topics = topic_lines(config)
+    except (ConfigError, ParameterError, OSError) as error:
         print_errors(error)
         return False
     print_warnings(config.warnings)
@@ -48,4 +52,6 @@ def _good(name: str) -> bool:
         print_warnings([f"{path}: no {SUPERVISOR} section: only for `ros2 run`, `auras run` cannot start it"])
     count = sum(len(values) for values in config.sections.values())
     print(f"{path}: {count} parameters of {', '.join(config.sections) or 'no node'}, all valid")
+    for line in topics:
+        print(line)
     return True

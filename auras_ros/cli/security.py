@@ -6,13 +6,16 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 
 from auras_ros import resources
-from auras_ros.cli.command import command_parser, print_errors, print_warnings
+from auras_ros.cli.command import command_parser, print_errors, print_warnings, refused_settings
 from auras_ros.nodes.actuator.settings import ActuatorSettings
+from auras_ros.nodes.agent.settings import AgentSettings
 from auras_ros.nodes.button.endpoints import endpoints as endpoints_of_button
 from auras_ros.nodes.button.settings import ButtonSettings
 from auras_ros.nodes.common.config import BRIDGE, ConfigError, NodeConfig, read_config
+from auras_ros.nodes.vlm.settings import VlmSettings
 from auras_ros.ros.endpoints import Endpoints
 from auras_ros.ros.security_policy import policy_text
+from auras_ros.topic_names import image_topic, read_remaps
 
 ENDPOINTS = {  # executable -> the module whose `endpoints(settings)` says what its nodes use
     "actuator": "auras_ros.nodes.actuator.endpoints",
@@ -42,7 +45,12 @@ def run(argv: list[str]) -> int:
     parser = command_parser("security", __doc__, EXAMPLE)
     parser.add_argument("config", help="parameter file, or the name of a shipped one")
     parser.add_argument("--namespace", default="", help="the namespace that `auras run` puts every node under")
+    parser.add_argument(
+        "-r", "--remap", action="append", default=[], metavar="FROM:=TO", help="the rules that `auras run` is given"
+    )
     options = parser.parse_args(argv)
+    with refused_settings(parser):
+        given = read_remaps(options.remap)
     try:
         config = read_config(resources.config(options.config))
     except (ConfigError, OSError) as error:
@@ -51,7 +59,7 @@ def run(argv: list[str]) -> int:
     print_warnings(config.warnings)
     namespace = f"/{options.namespace.strip('/')}" if options.namespace.strip("/") else ""
     enclaves = {f"{namespace}{path}": nodes for path, nodes in enclaves_of(config).items()}
-    print(policy_text(enclaves, namespace), end="")
+    print(policy_text(enclaves, namespace, (*given, *config.supervision.remaps)), end="")
     return 0
 
 
@@ -65,7 +73,7 @@ def enclaves_of(config: NodeConfig) -> dict[str, list[Endpoints]]:
             button = ButtonSettings(topic=topic, emergency_stop_key_file=actuator.emergency_stop_key_file)
             enclaves[f"/buttons/{topic.strip('~/')}"] = endpoints_of_button(button)
         if BRIDGE not in config.supervision.processes:
-            enclaves["/drivers"] = [_drivers(actuator)]
+            enclaves["/drivers"] = [_drivers(config, actuator)]
     enclaves["/operator"] = [_operator(ours)]
     return enclaves
 
@@ -75,9 +83,23 @@ def _nodes(config: NodeConfig, executable: str) -> list[Endpoints]:
     return make(config.settings(config.supervision.node(executable)))
 
 
-def _drivers(settings: ActuatorSettings) -> Endpoints:
-    node = Endpoints("drivers", publishes=SENSORS, subscribes=settings.command_topics)
+def _drivers(config: NodeConfig, settings: ActuatorSettings) -> Endpoints:
+    """The robot's own drivers, with the topics that the config names for cameras and joint states."""
+    named = [settings.joint_states_topic]
+    started = config.supervision.processes
+    if "agent" in started:
+        agent: AgentSettings = config.settings("agent")
+        named += [agent.joint_states_topic, *_images(agent.topics_of_cameras(), compressed=agent.compressed)]
+    if "vlm" in started:
+        vlm: VlmSettings = config.settings("vlm")
+        named += _images(vlm.topics_of_cameras(), compressed=vlm.compressed)
+    publishes = tuple(dict.fromkeys((*SENSORS, *named)))
+    node = Endpoints("drivers", publishes=publishes, subscribes=settings.command_topics)
     return node.with_those_of_every_node()
+
+
+def _images(topics: Mapping[str, str], *, compressed: bool) -> list[str]:
+    return [image_topic(camera, topics, compressed=compressed) for camera in topics]
 
 
 def _operator(ours: Mapping[str, Sequence[Endpoints]]) -> Endpoints:

@@ -49,8 +49,9 @@ def run(argv: list[str]) -> int:
 
     print(greeting(sim), flush=True)
     files = [] if path is None else ["--params-file", str(path)]
+    files += [word for rule in config.supervision.remaps for word in rule.arguments()]
     ros_arguments = [a for a in ros_arguments if a != "--ros-args"]
-    return int(main([BRIDGE, "--sim", options.sim, "--ros-args", *files, *ros_arguments]))
+    return int(main([BRIDGE, "--sim", options.sim, "--ros-args", *ros_arguments, *files]))
 
 
 def greeting(sim: Sim) -> str:

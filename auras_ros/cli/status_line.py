@@ -9,27 +9,49 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
+
+from auras_ros.nodes.common.config import NodeConfig
+from auras_ros.topic_names import RemapRule, absolute_name, remapped
 
 SETTLE_S = 1.0  # wait until the processes have started
 EVERY_S = {True: 5.0, False: 10.0}  # between two lines, on a terminal and in a log
 CALLBACKS = 8  # most callbacks each time; of each topic the newest message is enough
 
 
-def status_lines(world: str, namespace: str = "") -> Generator[None, None, None]:
+@dataclass(frozen=True)
+class LoopTopics:
+    """Where the actuator's topics are. action: empty if the commands are no arrays, which alone have ages."""
+
+    action: str = "action"
+    state: str = "actuator/state"
+
+    @classmethod
+    def of(cls, config: NodeConfig, namespace: str, remaps: Sequence[RemapRule]) -> LoopTopics:
+        """Those of a config's actuator. Raises ParameterError."""
+        settings = config.settings("actuator")
+
+        def used(name: str) -> str:
+            return remapped(absolute_name(name, namespace, "actuator"), remaps, namespace, "actuator")[0]
+
+        return cls(used(settings.action_topic) if settings.command == "array" else "", used("~/state"))
+
+
+def status_lines(world: str, namespace: str = "", topics: LoopTopics | None = None) -> Generator[None, None, None]:
     """Advance it often; it prints the line now and then. Close it at the end. world: the name of its bridge's node."""
     try:
-        yield from _subscribed(world, namespace)
+        yield from _subscribed(world, namespace, topics or LoopTopics())
     except Exception as error:  # noqa: BLE001  (no error here may stop nodes that drive a robot)
         print(f"no figures from now on: {error}", file=sys.stderr, flush=True)
     while True:
         yield
 
 
-def _subscribed(world: str, namespace: str) -> Generator[None, None, None]:
+def _subscribed(world: str, namespace: str, topics: LoopTopics) -> Generator[None, None, None]:
     began_s = printed_s = time.monotonic()
     while time.monotonic() - began_s < SETTLE_S:
         yield
@@ -41,8 +63,9 @@ def _subscribed(world: str, namespace: str) -> Generator[None, None, None]:
     every_s, statistics = EVERY_S[sys.stdout.isatty()], LoopStatistics()
     with own_node(f"auras_run_{os.getpid()}", namespace or None) as node, closing(Callbacks(node)) as callbacks:
         newest = ros.QoSProfile(depth=1, reliability=ros.ReliabilityPolicy.BEST_EFFORT)
-        node.create_subscription(Float64MultiArray, "action", statistics.action, newest)
-        node.create_subscription(String, "actuator/state", statistics.actuator, newest)
+        if topics.action:  # one of another type would receive nothing, and be reported as such
+            node.create_subscription(Float64MultiArray, topics.action, statistics.action, newest)
+        node.create_subscription(String, topics.state, statistics.actuator, newest)
         node.create_subscription(String, f"{world}/status", statistics.world, ros.QoSProfile(depth=10))
         while True:
             for _ in range(CALLBACKS):

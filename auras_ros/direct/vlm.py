@@ -23,7 +23,7 @@ from auras_ros.engine.build import make_engine
 from auras_ros.engine.engine import Engine
 from auras_ros.engine.options import EngineOptions
 from auras_ros.engine.request import Answer, Grammar, VlmRequest
-from auras_ros.observation import REQUEST_FORMATS, ObservationError, decode_compressed
+from auras_ros.observation import REQUEST_FILES, ObservationError, decode_compressed
 
 Picture = str | Path | NDArray[np.uint8]
 """A file (PNG, JPEG or WebP), or RGB [height, width, 3]."""
@@ -143,7 +143,7 @@ def _pixels(picture: Picture) -> NDArray[np.uint8]:
     """RGB [height, width, 3] of a file or an array."""
     if isinstance(picture, str | Path):
         try:
-            return decode_compressed(Path(picture).expanduser().read_bytes(), formats=REQUEST_FORMATS, is_turned=True)
+            return decode_compressed(Path(picture).expanduser().read_bytes(), rules=REQUEST_FILES)
         except ObservationError as error:
             raise ValueError(f"{picture}: {error.fault.detail}") from error
     pixels = np.asarray(picture)

@@ -34,9 +34,9 @@ MEASURES = 3  # how often a frame's duration is measured before a plan is refuse
 class PipelineSettings:
     """How a robot's policy runs, whatever its plan.
 
-    seed: fixes every request's noise. host, session: who generated a chunk, for its provenance. device: cpu, cuda or
-    auto. dtype: of the weights, see `dtype.runtime_dtype`. offload: None keeps all weights on the device. threads:
-    intra-op threads of each worker. cores: see `RunContext`.
+    seed: fixes every request's noise. host, session: who generated a chunk, and stamps: how the time of its inputs is
+    known, for its provenance. device: cpu, cuda or auto. dtype: of the weights, see `dtype.runtime_dtype`. offload:
+    None keeps all weights on the device. threads: intra-op threads of each worker. cores: see `RunContext`.
     """
 
     seed: int = 0
@@ -47,6 +47,7 @@ class PipelineSettings:
     offload: Offload | None = None
     threads: int = 1
     cores: Sequence[int] | None = None
+    stamps: str = ""
 
 
 class Pipeline:
@@ -72,7 +73,7 @@ class Pipeline:
             RunContext(policy, plan, noise, like, clock, device, settings.cores, contract, stale_ns=self._horizon_ns)
         )
         policy_name = f"{checkpoint.name}@{checkpoint.digest[:12]}"
-        self._identity = Identity(settings.host, settings.session, str(plan), policy_name)
+        self._identity = Identity(settings.host, settings.session, str(plan), policy_name, settings.stamps)
         self._settings, self._clock = settings, clock
 
     def beside(self, plan: Plan) -> Pipeline:

@@ -21,9 +21,11 @@ from .image_files import compressed_size as compressed_size
 from .image_files import decode_compressed as decode_compressed
 from .image_files import sent_encoding as sent_encoding
 from .images import MAX_MESSAGE_BYTES as MAX_MESSAGE_BYTES
+from .images import MAX_PIXELS as MAX_PIXELS
 from .images import decode_raw as decode_raw
 from .picture import Picture as Picture
 from .preprocess import Preprocessor as Preprocessor
+from .preprocess import resizes_first as resizes_first
 from .slot import LatestSlot as LatestSlot
 from .slot import Stamped as Stamped
 from .spec import ObservationSpec as ObservationSpec

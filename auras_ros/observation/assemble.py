@@ -46,7 +46,8 @@ class Observation:
 
 class Assembler:
     """`camera_age_limit_ms`, `state_age_limit_ms`: the largest age of the newest item, on the monotonic clock;
-    `sync_tolerance_ms`: the largest distance between the cameras' newest stamps; `ahead_limit_ms`: see `LatestSlot`.
+    `sync_tolerance_ms`: the largest distance between the cameras' newest stamps; `ahead_limit_ms`: see `LatestSlot`;
+    `resizes`: whether images of another size are resized.
 
     `put_*` may be called from one thread and `latch` from another. `latch` takes the newest image of each camera and
     the state beside the origin (if its stamps are from another clock: the newest). Entries for earlier instants are
@@ -60,9 +61,11 @@ class Assembler:
         state_age_limit_ms: float,
         sync_tolerance_ms: float,
         ahead_limit_ms: float | None = None,
+        *,
+        resizes: bool = False,
     ) -> None:
         self.spec = spec
-        self.preprocess = Preprocessor(spec)
+        self.preprocess = Preprocessor(spec, resizes=resizes)
         self._tolerance_ns = round(sync_tolerance_ms * 1e6)
         self._cameras: dict[str, LatestSlot[Picture]] = {
             camera.name: LatestSlot(camera.name, camera_age_limit_ms, ahead_limit_ms) for camera in spec.cameras
@@ -79,7 +82,8 @@ class Assembler:
     def put_image(
         self, name: str, frame: ImageArray, stamp_ns: int, receipt_mono_ns: int, latency_ns: int = 0
     ) -> ObservationFault | None:
-        """Store a decoded image, uint8 RGB of the spec's size. Returns the fault, or None.
+        """Store a decoded image, uint8 RGB of the spec's size, or of another if it may be resized. Returns the fault or
+        None.
 
         `frame` is kept, not copied: it must not change any more. `latch` prepares it, unless it has been done already
         (`newest`).

@@ -17,6 +17,8 @@ class FaultName(str, Enum):
     BACKWARDS = "backwards"
     FUTURE = "future"
     CLOCK_BACK = "clock_back"
+    UNSTAMPED = "unstamped"
+    OTHER_CLOCK = "other_clock"
     SKEW = "skew"
     UNKNOWN_SOURCE = "unknown_source"
     BAD_SIZE = "bad_size"

@@ -1,13 +1,14 @@
 """Images and joint positions to network inputs, exactly as the checkpoint says.
 
 Training, evaluation and the nodes call this one function, so that a policy gets the same inputs at run time as in
-training. This module never guesses: an image of another size is refused, not resized.
+training. An image of another size is refused, unless the caller allows resizing: then by the checkpoint's own resize if
+that comes first, else to the size that the checkpoint says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy.typing as npt
 
 from . import bicubic
 from .camera import CameraSpec, Resize
+from .checks import SpecError
 from .fault import FaultName, ObservationError
 from .images import ImageArray
 from .spec import ObservationSpec
@@ -32,10 +34,11 @@ class Prepared:
 
 
 class Preprocessor:
-    """See the module's docstring. Stateless; safe to share."""
+    """See the module's docstring. Stateless; safe to share. resizes: whether images of another size are resized."""
 
-    def __init__(self, spec: ObservationSpec) -> None:
+    def __init__(self, spec: ObservationSpec, *, resizes: bool = False) -> None:
         self.spec = spec
+        self.resizes = resizes
         self._cameras = {camera.name: camera for camera in spec.cameras}
         self._factors = {camera.name: _factors(camera) for camera in spec.cameras}
         self._state = _state_factors(spec)
@@ -52,22 +55,31 @@ class Preprocessor:
         return Prepared(image, self.state(state))
 
     def check_frame(self, name: str, frame: ImageArray) -> None:
-        """Raise ObservationError unless the image is what the spec says this camera delivers."""
+        """Raise ObservationError unless the image is what the spec says this camera delivers, or can be resized."""
         camera = self._cameras.get(name)
         if camera is None:
             known = ", ".join(self._cameras) or "none"
             raise ObservationError(FaultName.UNKNOWN_SOURCE, name, f"not a camera of the policy ({known})")
         if frame.dtype != np.uint8:
             raise ObservationError(FaultName.BAD_DATA, name, f"dtype {frame.dtype}, expected uint8")
-        if frame.shape != (camera.height, camera.width, 3):
-            expected = (camera.height, camera.width, 3)
+        expected = (camera.height, camera.width, 3)
+        if frame.shape == expected:
+            return
+        if not self.resizes or frame.ndim != 3 or frame.shape[2] != 3 or 0 in frame.shape:
             raise ObservationError(FaultName.BAD_SIZE, name, f"shape {frame.shape}, expected {expected}")
+        if not resizes_first(camera):
+            return
+        try:
+            replace(camera, height=frame.shape[0], width=frame.shape[1])
+        except SpecError as error:  # nothing would be left of it
+            raise ObservationError(FaultName.BAD_SIZE, name, f"shape {frame.shape}: {error}") from error
 
     def image(self, name: str, frame: ImageArray) -> Float32Array:
         """One camera's image, uint8 RGB [height, width, 3], as float32 [channels, h, w]. Raises ObservationError."""
         self.check_frame(name, frame)
         camera = self._cameras[name]
-        pixels = frame[:, :, ::-1] if camera.color == "bgr" else frame
+        pixels = _fitted(frame, camera)
+        pixels = pixels[:, :, ::-1] if camera.color == "bgr" else pixels
         for step in camera.order.split("_then_"):
             pixels = _crop(pixels, camera) if step == "crop" else _resize(pixels, camera.resize)
         colors = _zoom(pixels, camera.zoom).transpose(2, 0, 1)
@@ -91,6 +103,27 @@ class Preprocessor:
             raise ObservationError(FaultName.NON_FINITE, "state", "a position is not finite")
         offset, divisor, shift = self._state
         return ((values - offset) / divisor + shift).astype(np.float32)
+
+
+def resizes_first(camera: CameraSpec) -> bool:
+    """Whether the checkpoint's own steps take an image of any size: they resize it before anything counts its pixels,
+    or cut out the largest square before."""
+    if camera.resize is None:
+        return False
+    return camera.crop is None or camera.crop.height is None or camera.order == "resize_then_crop"
+
+
+def _fitted(frame: ImageArray, camera: CameraSpec) -> ImageArray:
+    """An image of any size for the checkpoint's own steps: as it is if they resize it first, else stretched to the size
+    that the checkpoint says."""
+    size = (camera.height, camera.width)
+    if frame.shape[:2] == size or resizes_first(camera):
+        return frame
+    import cv2
+
+    shrinks = frame.shape[0] >= camera.height and frame.shape[1] >= camera.width
+    method = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
+    return np.asarray(cv2.resize(np.ascontiguousarray(frame), size[::-1], interpolation=method), dtype=np.uint8)
 
 
 def _factors(camera: CameraSpec) -> list[tuple[Float32Array, Float32Array]]:

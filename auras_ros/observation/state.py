@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from .fault import FaultName, ObservationError, ObservationFault
-from .slot import LatestSlot, Stamped
+from .slot import LatestSlot, Stamped, stamped_at
 
 StateArray = npt.NDArray[np.float64]
 
@@ -65,6 +64,7 @@ class JointSlot(LatestSlot[StateArray]):
         super().__init__(name, age_limit_ms, ahead_limit_ms)
         self._joints = tuple(joints)
         self._held: dict[str, Stamped[float]] = {}
+        self._heard_joint_ns: dict[str, int] = {}  # joint -> receipt of its newest position, by the monotonic clock
 
     def put_part(
         self, part: Mapping[str, float], stamp_ns: int, receipt_mono_ns: int, latency_ns: int = 0
@@ -74,12 +74,13 @@ class JointSlot(LatestSlot[StateArray]):
             held_ns = [self._held[joint].stamp_ns for joint in part if joint in self._held]
             if fault := self._judged(max(held_ns, default=None), stamp_ns, latency_ns):
                 return fault
+            self._heard_joint_ns.update(dict.fromkeys(part, receipt_mono_ns))
             news = [joint for joint in part if joint not in self._held or self._held[joint].stamp_ns != stamp_ns]
             if not news:
                 self._counts["repeated"] += 1
                 return self._entry
             for joint in news:
-                self._held[joint] = Stamped(part[joint], stamp_ns, receipt_mono_ns - max(0, latency_ns))
+                self._held[joint] = stamped_at(part[joint], stamp_ns, receipt_mono_ns, latency_ns)
             if len(self._held) == len(self._joints):
                 held = [self._held[joint] for joint in self._joints]
                 state = np.array([each.item for each in held])
@@ -88,19 +89,24 @@ class JointSlot(LatestSlot[StateArray]):
 
     def latest(self, now_ns: int) -> Stamped[StateArray] | ObservationFault:
         """As in `LatestSlot`; a fault names the joint."""
-        found = super().latest(now_ns)
         with self._lock:
+            entry = self._entry
             held = dict(self._held)
-        if not isinstance(found, ObservationFault) or not held:
-            return found
+            heard_ns = dict(self._heard_joint_ns)
+        if not held:
+            return super().latest(now_ns)
         for joint in self._joints:
             if joint not in held:
                 return ObservationFault(FaultName.MISSING_JOINT, self.name, f"nothing received yet of {joint!r}")
+        if entry is not None and now_ns - entry.mono_ns <= self._age_limit_ns:
+            return entry
         oldest = min(self._joints, key=lambda joint: held[joint].mono_ns)
-        return replace(found, detail=f"{oldest!r} is {found.detail}")
+        fault = self._too_old(held[oldest], heard_ns[oldest], now_ns)
+        return ObservationFault(fault.name, fault.source, f"{oldest!r} is {fault.detail}")
 
     def reset(self) -> None:
         """Forget every joint."""
         with self._lock:
             self._held.clear()
+            self._heard_joint_ns.clear()
             self._entry = None

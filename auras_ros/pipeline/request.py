@@ -183,6 +183,7 @@ class Identity:
     session: str = ""
     plan: str = ""
     checkpoint: str = ""
+    stamps: str = ""
 
 
 def to_chunk(emission: Emission, identity: Identity, row: int = 0) -> Chunk:

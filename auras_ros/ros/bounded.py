@@ -7,10 +7,11 @@ subscription must be `raw`.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+from auras_ros.repeated_lines import RepeatedLines
 
 from . import Node, deserialize_message
 from .backend import BACKEND
@@ -18,7 +19,6 @@ from .cdr_reader import PayloadError
 from .payload_check import check_payload
 from .text import first_count
 
-SAID_EVERY_S = 1.0  # shortest time between two log lines of one topic
 SHOWN_CHARS = 300
 TEXT_OVERHEAD_BYTES = 12  # of a String: the encapsulation, the length, the zero at the end, and padding
 
@@ -49,18 +49,16 @@ class RefusedMessages:
 
     def __init__(self, node: Node) -> None:
         self._logger = node.get_logger()
-        self._said_s: dict[str, float] = {}
+        self._lines = RepeatedLines()
         self.count = 0
         self.newest = ""
 
     def add(self, topic: str, text: str) -> None:
-        """Count a refusal; log it if nothing was logged for this topic for a second."""
+        """Count a refusal, and log it where a line about this topic is due."""
         self.count += 1
         self.newest = text[:SHOWN_CHARS]
-        now_s = time.monotonic()
-        if now_s - self._said_s.get(topic, -SAID_EVERY_S) >= SAID_EVERY_S:
-            self._said_s[topic] = now_s
-            self._logger.warning(f"refused: {self.newest}")
+        if line := self._lines.line(topic, f"refused: {self.newest}"):
+            self._logger.warning(line)
 
 
 def read_message(payload: memoryview | bytes, kind: Any) -> Any:

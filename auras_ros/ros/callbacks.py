@@ -14,11 +14,11 @@ from contextlib import contextmanager, suppress
 
 from auras_ros.output import Lines, printable
 from auras_ros.panics import raising_panics
+from auras_ros.repeated_lines import RepeatedLines
 from auras_ros.ros import Clock, ClockType, ExternalShutdownException, Node, SingleThreadedExecutor
 from auras_ros.ros.rcutils_errors import error_reset
 
 WAKE_S = 0.05  # Python runs a signal handler only between two waits
-SAID_EACH_S = 1.0
 LAST_LINES, LAST_CHARACTERS = 6, 1000  # of a traceback
 BROKEN_S = 2.0  # an executor whose callbacks have only failed for this long is broken
 POLL_S, STALLED_S, STALLED_TURNS = 0.5, 5.0, 50
@@ -30,8 +30,7 @@ class CallbackFailures:
     def __init__(self) -> None:
         self.count, self.last = 0, ""
         self._since_s: float | None = None  # nothing has succeeded since
-        self._said_s = float("-inf")
-        self._unsaid = 0
+        self._lines = RepeatedLines()
 
     @contextmanager
     def guarded(self, what: str, say: Callable[[str], object]) -> Iterator[None]:
@@ -50,19 +49,18 @@ class CallbackFailures:
             self._since_s = None
 
     def _failed(self, error: Exception, what: str) -> str:
-        """Count it and return the text to log, which is empty if the last one was logged a moment ago."""
+        """Count it and return the text to log, which is empty where no line is due."""
         now_s = time.monotonic()
         self.count += 1
         self._since_s = now_s if self._since_s is None else self._since_s
-        if now_s - self._said_s < SAID_EACH_S:
-            self._unsaid += 1
+        [last] = traceback.format_exception_only(type(error), error)[-1:]
+        self.last = printable(last.strip()[:LAST_CHARACTERS])
+        line = self._lines.line(what, f"{what} failed and was skipped", cause=type(error).__name__)
+        if not line:
             return ""
         lines = traceback.format_exception(type(error), error, error.__traceback__)
-        self.last = printable(lines[-1].strip()[:LAST_CHARACTERS])
-        more = f" ({self._unsaid} more since the last such line)" if self._unsaid else ""
         shown = "".join(lines[-LAST_LINES:])[-LAST_CHARACTERS:].rstrip()
-        self._said_s, self._unsaid = now_s, 0
-        return Lines(f"{what} failed and was skipped{more}:\n{shown}")
+        return Lines(f"{line}:\n{shown}")
 
     def only(self) -> bool:
         """Whether callbacks have only failed for so long that none is expected to succeed again."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+
+from auras_ros.topic_names import RemapRule, absolute_name, remapped
 
 PARAMETER_SERVICES = (
     "~/describe_parameters",
@@ -43,21 +46,13 @@ class Endpoints:
         subscribes = (*self.subscribes, "/clock")
         return replace(self, publishes=tuple(publishes), subscribes=subscribes, serves=tuple(serves))
 
-    def absolute(self, namespace: str) -> Endpoints:
-        """The same with absolute names, each once, in order. namespace: the node's, such as /left; empty: none."""
-        names = {
-            each.name: tuple(sorted({_absolute(name, namespace, self.node) for name in getattr(self, each.name)}))
-            for each in fields(self)
-            if each.name != "node"
-        }
+    def absolute(self, namespace: str, remaps: Sequence[RemapRule] = ()) -> Endpoints:
+        """The same with absolute names after remapping, each once, in order. namespace: the node's, such as /left;
+        empty: none."""
+        names = {}
+        for field in fields(self):
+            if field.name != "node":
+                expanded = [absolute_name(name, namespace, self.node) for name in getattr(self, field.name)]
+                used = {new for name in expanded for new in remapped(name, remaps, namespace, self.node)}
+                names[field.name] = tuple(sorted(used))
         return Endpoints(self.node, **names)
-
-
-def _absolute(name: str, namespace: str, node: str) -> str:
-    plain = namespace.strip("/")
-    for substitution, value in (("{node}", node), ("{ns}", plain), ("{namespace}", plain)):
-        name = name.replace(substitution, value)
-    if name.startswith("/"):
-        return name
-    parts = [plain, node, name[2:]] if name.startswith("~/") else [plain, name]
-    return "/" + "/".join(part for part in parts if part)

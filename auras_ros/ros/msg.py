@@ -51,6 +51,14 @@ def message_type(ros_type: str) -> Any:
     return ours(ros_type)
 
 
+def full_type_name(kind: Any) -> str:
+    """The full name of a message class, as the ROS graph has it: sensor_msgs/msg/Image."""
+    if BACKEND == "rclpy":
+        package = kind.__module__.partition(".")[0]
+        return f"{package}/msg/{kind.__name__}"
+    return str(kind._ros_type)
+
+
 def __getattr__(name: str) -> Any:
     if name not in _TYPES:
         raise AttributeError(f"module {__name__!r} has no message {name!r}; use message_type('package/msg/{name}')")

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from xml.etree import ElementTree
 
 from auras_ros.ros.endpoints import Endpoints
+from auras_ros.topic_names import RemapRule
 
 VERSION = "0.2.0"
 # (tag of the list, tag of each entry, attribute, field of `Endpoints`)
@@ -21,9 +22,9 @@ RULES = (
 )
 
 
-def policy_text(enclaves: Mapping[str, Sequence[Endpoints]], namespace: str) -> str:
+def policy_text(enclaves: Mapping[str, Sequence[Endpoints]], namespace: str, remaps: Sequence[RemapRule] = ()) -> str:
     """The XML of a policy. enclaves: path, such as /actuator -> the nodes of its process. namespace: of all nodes, such
-    as /left; empty: none."""
+    as /left; empty: none. remaps: of every node."""
     policy = ElementTree.Element("policy", version=VERSION)
     listed = ElementTree.SubElement(policy, "enclaves")
     for path, nodes in enclaves.items():
@@ -31,7 +32,7 @@ def policy_text(enclaves: Mapping[str, Sequence[Endpoints]], namespace: str) -> 
         profiles = ElementTree.SubElement(enclave, "profiles")
         for node in nodes:
             profile = ElementTree.SubElement(profiles, "profile", ns=namespace or "/", node=node.node)
-            _add_rules(profile, node.absolute(namespace))
+            _add_rules(profile, node.absolute(namespace, remaps))
     ElementTree.indent(policy)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(policy, encoding="unicode") + "\n"
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from auras_ros.clock import MonotonicClock, SchedulerClock
 from auras_ros.parameters import ParameterError
+from auras_ros.repeated_lines import RepeatedLines, set_log_interval
 from auras_ros.ros import Clock, ClockType, DurabilityPolicy, Node, Parameter, QoSProfile, ReliabilityPolicy
 from auras_ros.ros.bounded import PayloadLimits, bounded, read_message
 from auras_ros.ros.cdr_reader import PayloadError
@@ -61,10 +62,12 @@ class SimBridge(Node):
         super().__init__(sim.world.name, **node_options)
         self._live = (*LIVE, *sim.world.live)
         self.settings = read_parameters(self, bridge_settings(sim), self._live)
+        set_log_interval(self.settings.log_every_s)
         self._monotonic = clock or MonotonicClock()
         self._lock = threading.Lock()
         self._game = Game(self.settings)
         self._halted = threading.Event()
+        self._lines = RepeatedLines()
         self._ticking = threading.Thread(target=self.run, name=f"{sim.world.name} ticks", daemon=True)
         self._sim_ns, self._missed, self._told = 0, 0, ""
         self._shift_ns = round(self.settings.shift_ms * 1e6)
@@ -100,13 +103,19 @@ class SimBridge(Node):
         with self._lock:
             reason = self._game.offer(message.data, self._monotonic.now_ns(), names, label)
         if reason is not None:
-            self.get_logger().warning(f"action refused: {reason.value}", throttle_duration_sec=1.0)
+            of_before = reason is ActionRefusal.STALE
+            hint = ": made for the episode before, and the world waits for one of this episode" if of_before else ""
+            self._say_refused(f"{reason.value}{hint}")
 
     def _refuse_action(self, error: PayloadError) -> None:
         """Count a payload that is no action."""
         with self._lock:
             self._game.refuse(ActionRefusal.UNREADABLE)
-        self.get_logger().warning(f"action refused: {error}", throttle_duration_sec=1.0)
+        self._say_refused(str(error))
+
+    def _say_refused(self, reason: str) -> None:
+        if line := self._lines.line("action", f"action refused: {reason}"):
+            self.get_logger().warning(line)
 
     def _on_reset(self, _request: Any, response: Any) -> Any:
         with self._lock:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields, make_dataclass
 from typing import ClassVar
 
 from auras_ros.parameters import ParameterError, parameter
+from auras_ros.repeated_lines import log_every_s
 from auras_ros.sim.world import Sim, World
 
 
@@ -26,6 +27,7 @@ class BridgeSettings:
     viewer_px: int = parameter(0, "height of the images on camera/viewer, px; 0 publishes none", 0, 2048)
     compression: str = parameter("jpeg", "of the compressed cameras: jpeg (quality 95) or png")
     publish_clock: bool = parameter(False, "be the source of /clock; stamps are then simulated time")
+    log_every_s: float = log_every_s()
     shift_ms: float = parameter(0.0, "delay of control steps and images; may be set while it runs", 0.0, 99.0)
 
     def __post_init__(self) -> None:

@@ -23,6 +23,7 @@ from auras_ros.nodes.common import supervisor as module
 from auras_ros.nodes.common.config import ConfigError, read_config
 from auras_ros.nodes.common.supervisor import Supervisor
 from auras_ros.ros.supported import UnsupportedRosError
+from auras_ros.topic_names import read_remaps
 
 PATIENCE_S = 30.0
 CHILDREN = {
@@ -326,6 +327,30 @@ def test_namespace_and_overrides_reach_the_child(
     supervise(path, parameters={"agent": {"plan": "ddpm100", "seed": 3}})
     until_log(tmp_path, f"--ros-args --params-file {path} --params-file ")
     assert overrides(tmp_path) == {"agent": {"plan": "ddpm100", "seed": 3}}
+
+
+def test_remapping_rules_reach_every_child_those_of_the_command_first(
+    config: Config, supervise: Callable[..., Supervisor], tmp_path: Path
+) -> None:
+    """ROS 2 takes the first of two rules for a name."""
+    path = config("words", "actuator", remap=["joint_states:=/b", "agent:prompt:=/task"])
+    supervise(path, remaps=read_remaps(["joint_states:=/a"]), namespace="/left")
+    rules = "-r __ns:=/left -r joint_states:=/a -r joint_states:=/b -r agent:prompt:=/task"
+    until(lambda: (tmp_path / "log").read_text().count(rules) == 2, "the rules of both")
+
+
+def test_run_takes_rules_and_refuses_what_is_none(
+    config: Config, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "import os, sys\nprint('words', *sys.argv[1:], flush=True)\nos.kill(os.getppid(), 15)\n"
+    (tmp_path / "auras_child_teller.py").write_text(f"{code}import signal\nsignal.pause()\n")
+    monkeypatch.setitem(module.EXECUTABLES, "teller", "auras_child_teller")
+    rules = ["--remap", "joint_states:=/robot/joint_states", "-r", "agent:prompt:=/task"]
+    assert run_command.run([str(config("teller")), *rules]) == 0
+    assert "-r joint_states:=/robot/joint_states -r agent:prompt:=/task" in capfd.readouterr().out
+    with pytest.raises(SystemExit, match="2"):
+        run_command.run([str(config("teller")), "--remap", "joint_states"])
+    assert "remap: expected from:=to as camera/front/image_raw:=" in capfd.readouterr().err
 
 
 def test_overrides_follow_their_node_into_the_namespace(

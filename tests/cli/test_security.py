@@ -90,6 +90,38 @@ def test_every_config_has_a_policy(config: str, capsys: pytest.CaptureFixture[st
     assert policy.who("subscribe", "/left/emergency_stop") == (["/left/actuator"] if config != "vlm_pusht" else [])
 
 
+REALSENSE = "/camera/camera/color/image_raw"
+ROBOT = f"""
+supervisor: {{ros__parameters: {{processes: [actuator, agent], remap: ["prompt:=/task"]}}}}
+actuator: {{ros__parameters: {{joint_states_topic: /arm/joint_states}}}}
+agent: {{ros__parameters: {{joint_states_topic: /arm/joint_states, camera_topics: ["top:={REALSENSE}"]}}}}
+"""
+
+
+def test_the_topics_of_a_robot_are_in_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of parameters, of `remap` in the config, and of what `auras run` is given."""
+    (tmp_path / "robot.yaml").write_text(ROBOT)
+    policy = printed(capsys, str(tmp_path / "robot.yaml"), "--remap", "agent:provenance:=/cell/provenance")
+    assert policy.who("subscribe", REALSENSE) == ["/agent"]
+    assert policy.who("publish", REALSENSE) == ["/drivers"]
+    assert policy.who("subscribe", "/arm/joint_states") == ["/actuator", "/agent"]
+    assert policy.who("publish", "/arm/joint_states") == ["/drivers"]
+    assert policy.who("subscribe", "/joint_states") == []
+    assert policy.who("publish", "/task") == ["/operator"]
+    assert policy.who("subscribe", "/task") == ["/agent"]
+    assert policy.who("publish", "/cell/provenance") == ["/agent"]
+
+
+def test_a_rule_for_every_camera_s_topic_is_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The checkpoint names the cameras, so the policy has `camera/*/image_raw`, and what one of them becomes."""
+    (tmp_path / "robot.yaml").write_text(f"""
+supervisor: {{ros__parameters: {{processes: [agent, actuator], remap: ["camera/top/image_raw:={REALSENSE}"]}}}}
+""")
+    policy = printed(capsys, str(tmp_path / "robot.yaml"))
+    assert policy.who("subscribe", REALSENSE) == ["/agent"]
+    assert policy.who("publish", REALSENSE) == ["/drivers"]
+
+
 def test_a_config_that_is_wrong_is_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bad.yaml").write_text("actuator: {ros__parameters: {rate_hz: 1}}\n")
     assert security.run([str(tmp_path / "bad.yaml")]) == 2

@@ -243,6 +243,9 @@ def test_respawn_follows_the_yaml_until_the_argument_says_otherwise(
     assert node.parameters == [config, {"autostart": False}]  # no section: nothing of it beside the file
 
 
+DEPLOYMENT = ("config", "namespace", "respawn", "use_sim_time", "end_with_launch", "remap", "log_level")
+
+
 @pytest.mark.parametrize("file", FILES)
 def test_the_arguments_are_deployment_settings_alone(file: str) -> None:
     """A parameter as a launch argument would be a second truth beside the YAML."""
@@ -251,7 +254,7 @@ def test_the_arguments_are_deployment_settings_alone(file: str) -> None:
     entities = load(file).generate_launch_description().entities
     declared = {each.name: each for each in entities if isinstance(each, DeclareLaunchArgument)}
     own = {"sim"} if file == "sim.launch.py" else set()
-    assert set(declared) == {"config", "namespace", "respawn", "use_sim_time", "end_with_launch", "log_level", *own}
+    assert set(declared) == {*DEPLOYMENT, *own}
     assert declared["config"].default_value == ("" if own else "pusht")
     assert all(each.description for each in declared.values())
 
@@ -265,6 +268,16 @@ def test_deployment_settings_reach_every_node(file: str) -> None:
     for node in started(file):
         assert node.node_name == f"/{node.name}"
         assert "use_sim_time" not in node.parameters[-1]
+
+
+def test_remapping_rules_reach_every_node_those_of_the_argument_first(tmp_path: Path) -> None:
+    """As `auras run` does, from the same configuration."""
+    config = own_config(tmp_path, processes=["actuator", "agent"], remap=["joint_states:=/b"])
+    for node in started("agent.launch.py", config, remap="joint_states:=/a, agent:prompt:=/task"):
+        words = ["-r", "joint_states:=/a", "-r", "agent:prompt:=/task", "-r", "joint_states:=/b"]
+        assert node.ros_arguments == ["--log-level", "info", *words]
+    with pytest.raises(ValueError, match="remap: expected from:=to"):
+        started("agent.launch.py", remap="joint_states")
 
 
 @pytest.mark.parametrize("file", FILES)

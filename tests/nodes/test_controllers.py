@@ -13,8 +13,8 @@ import pytest
 from numpy.typing import NDArray
 
 from auras_ros.nodes.actuator.settings import load_contract, load_digest
-from auras_ros.ros import qos_profile_sensor_data
-from auras_ros.ros.msg import JointState
+from auras_ros.ros import Node, qos_profile_sensor_data
+from auras_ros.ros.msg import Float64MultiArray, JointState, String, Twist, TwistStamped
 from tests.nodes.controllers import (
     ForwardController,
     MobileBase,
@@ -25,8 +25,9 @@ from tests.nodes.controllers import (
     positions,
     stamp,
 )
+from tests.nodes.diagnosed import Diagnosed
 from tests.nodes.stand_ins import FakeAgent, Loop
-from tests.nodes.wire import MS, Child, Children, Watch
+from tests.nodes.wire import LATCHED, MS, Child, Children, Watch
 
 ARMS = [channel(f"{side}_joint_{n}") for side in ("left", "right") for n in range(1, 8)]  # two arms of 7 joints
 NAMES = [each["name"] for each in ARMS]
@@ -266,6 +267,133 @@ def test_a_base_brakes_by_its_own_time_out_when_the_actuator_is_killed(
     assert double.twists[-1].twist.linear.x > 0.0  # nobody told it to
 
 
+class UnstampedBase:
+    """A base of the time before Jazzy: it drives by the newest geometry_msgs/Twist."""
+
+    def __init__(self, node: Node, topic: str) -> None:
+        self.twists: list[Twist] = []
+        node.create_subscription(Twist, topic, self.twists.append, 100)
+
+
+def test_a_base_that_takes_unstamped_twists_gets_them(children: Children, watch: Watch, base_folder: str) -> None:
+    """Nothing was received, and nothing anywhere said that the only subscriber had another type."""
+    double = UnstampedBase(watch.node, CMD_VEL)
+    given = {"checkpoint": base_folder, "action_topic": CMD_VEL, "agent_timeout_ms": 1000.0, "measured_start": False}
+    children.node("actuator", {**given, "command": "twist_unstamped"})
+    agent = FakeAgent(watch.node, load_contract(base_folder), load_digest(base_folder))
+    agent.live()
+    agent.drive(np.tile([0.4, -0.2], (HORIZON, 1)))
+    diagnosed = Diagnosed(watch)
+    watch.arm()
+    watch.until(
+        lambda: double.twists and (double.twists[-1].linear.x, double.twists[-1].angular.z) == (0.4, -0.2), "it drives"
+    )
+    diagnosed.until("actuator: command topic", "OK", "only this node publishes commands")
+    assert watch.call("actuator/disarm")[0]
+    watch.until(lambda: double.twists[-1].linear.x == 0.0, "the final zero")
+    agent.still()
+
+
+@pytest.mark.parametrize(
+    ("command", "kind", "other", "remedy"),
+    [
+        ("twist", Twist, None, "; set command: twist_unstamped; nobody else subscribes to it"),
+        ("twist_unstamped", TwistStamped, None, "; set command: twist; nobody else subscribes to it"),
+        ("array", TwistStamped, Float64MultiArray, "; set command: twist"),
+    ],
+)
+def test_a_controller_of_another_type_is_named_with_the_command_that_it_takes(
+    children: Children, watch: Watch, base_folder: str, command: str, kind: Any, other: Any, remedy: str
+) -> None:
+    """In the diagnostics, in the log once, and in the answer to arming."""
+    for each in filter(None, (kind, other)):
+        watch.node.create_subscription(each, CMD_VEL, lambda _: None, 1)
+    given = {"checkpoint": base_folder, "action_topic": CMD_VEL, "agent_timeout_ms": 1000.0, "measured_start": False}
+    child = children.node("actuator", {**given, "command": command})
+    agent = FakeAgent(watch.node, load_contract(base_folder), load_digest(base_folder))
+    agent.live()
+    name = f"geometry_msgs/msg/{kind.__name__}"
+    status = Diagnosed(watch).until(
+        "actuator: command topic", "WARN", f"/watch subscribes to {CMD_VEL} as {name}, and "
+    )
+    assert status.message.endswith(f"is published: it receives nothing{remedy}")
+    armed = False
+    while not armed:
+        armed, text = watch.call("actuator/arm")
+    assert status.message in text
+    assert child.output.count("it receives nothing") == 1
+    agent.still()
+
+
+@pytest.mark.usefixtures("joints")
+def test_a_trajectory_controller_of_another_type_is_named(start: Start, watch: Watch) -> None:
+    watch.node.create_subscription(Float64MultiArray, JTC, lambda _: None, 1)
+    diagnosed = Diagnosed(watch)
+    start(joint_trajectory=True, trajectory_topic=JTC)
+    status = diagnosed.until(
+        "actuator: command topic", "WARN", f"/watch subscribes to {JTC} as std_msgs/msg/Float64Mul"
+    )
+    assert "trajectory_msgs/msg/JointTrajectory is published" in status.message
+    assert "set command" not in status.message
+
+
+# -- a robot whose joints have a prefix -------------------------------------------------------------------
+
+
+def test_joints_with_a_prefix_are_measured_limited_and_commanded_by_their_own_names(
+    children: Children, watch: Watch, tmp_path: Path
+) -> None:
+    folder = contract_folder(tmp_path / "arm", [channel("joint_1"), channel("joint_2")], DT_MS)
+    controller = OnTime(watch.node, ["left_joint_2", "left_joint_1"], JTC)
+    states = watch.node.create_publisher(JointState, "/robot/joint_states", qos_profile_sensor_data)
+    names = ["joint_1", "joint_2", "left_joint_1", "left_joint_2"]
+    loop = Loop(0.05, lambda: states.publish(JointState(name=names, position=[2.0, 2.0, 0.1, 0.2])))
+    description = watch.node.create_publisher(String, "robot_description", LATCHED)
+    joints = "".join(
+        f'<joint name="left_joint_{n}" type="revolute"><parent link="a"/><child link="b{n}"/>'
+        '<limit lower="-1" upper="1" velocity="1" effort="1"/></joint>'
+        for n in (1, 2)
+    )
+    links = "".join(f'<link name="{name}"/>' for name in ("a", "b1", "b2"))
+    description.publish(String(data=f'<robot name="r">{links}{joints}</robot>'))
+    settings = {"joint_prefix": "left_", "joint_states_topic": "/robot/joint_states", "joint_trajectory": True}
+    more = {"trajectory_topic": JTC, "require_robot_description": True, "agent_timeout_ms": 1000.0}
+    children.node("actuator", {"checkpoint": folder, **settings, **more})
+    agent = FakeAgent(watch.node, load_contract(folder), load_digest(folder))
+    agent.live()
+    watch.state_where(lambda state: "robot_description" in state["limits"], "the limits of the description")
+    watch.arm()
+    assert agent.chunk(0.1 + 0.01 * np.arange(1, HORIZON + 1)[:, None] * np.ones(2)) == 1
+    watch.until(lambda: controller.horizons, "a trajectory that the controller takes")
+    assert list(controller.horizons[0].joint_names) == ["left_joint_1", "left_joint_2"]
+    first = watch.actions[0].values
+    assert first.tolist() == [0.1, 0.2], "where the joints with the prefix are"
+    agent.still()
+    loop.close()
+
+
+def test_the_reason_why_arming_is_refused_names_topic_and_prefix(
+    children: Children, watch: Watch, tmp_path: Path
+) -> None:
+    """It was: no joint_states within 500 ms; and: no position of joint_1."""
+    folder = contract_folder(tmp_path / "arm", [channel("joint_1"), channel("joint_2")], DT_MS)
+    children.node("actuator", {"checkpoint": folder, "agent_timeout_ms": 1000.0})
+    elsewhere = watch.node.create_publisher(JointState, "/robot/joint_states", qos_profile_sensor_data)
+    watch.until(
+        lambda: watch.call("actuator/arm")[1].endswith(
+            "nobody publishes /joint_states; joint states are on /robot/joint_states: set joint_states_topic: "
+            "/robot/joint_states"
+        ),
+        "the topic",
+    )
+    watch.node.destroy_publisher(elsewhere)
+    here = watch.node.create_publisher(JointState, "joint_states", qos_profile_sensor_data)
+    names = ["ur5/joint_1", "ur5/joint_2"]
+    loop = Loop(0.05, lambda: here.publish(JointState(name=names, position=[0.0, 0.0])))
+    watch.until(lambda: "set joint_prefix: ur5/" in watch.call("actuator/arm")[1], "the prefix")
+    loop.close()
+
+
 # -- contracts that do not fit ----------------------------------------------------------------------------
 
 
@@ -273,6 +401,7 @@ def test_a_base_brakes_by_its_own_time_out_when_the_actuator_is_killed(
     ("channels", "parameters", "named"),
     [
         ([channel("elbow")], {"command": "twist"}, "'elbow' is none of linear.x"),
+        ([channel("elbow")], {"command": "twist_unstamped"}, "'elbow' is none of linear.x"),
         ([channel("linear.x")], {"command": "twist"}, "'linear.x' is of kind absolute, not velocity"),
         (
             [channel("linear.x", "velocity"), channel("angular.z", "velocity", frame="odom")],
@@ -284,10 +413,14 @@ def test_a_base_brakes_by_its_own_time_out_when_the_actuator_is_killed(
             {"joint_trajectory": True},
             "'linear.x' is of kind velocity, not a set point",
         ),
-        ([channel("elbow")], {"command": "trajectory"}, "command: must be one of array, twist, got 'trajectory'"),
+        (
+            [channel("elbow")],
+            {"command": "trajectory"},
+            "command: must be one of array, twist, twist_unstamped, got 'trajectory'",
+        ),
         ([channel("elbow")], {"seam": "glue"}, "seam: must be one of blend, switch, ensemble, got 'glue'"),
     ],
-    ids=["no twist", "no velocity", "two frames", "no set point", "command", "seam"],
+    ids=["no twist", "no unstamped twist", "no velocity", "two frames", "no set point", "command", "seam"],
 )
 def test_a_contract_that_does_not_fit_the_controller_is_refused_at_start(
     children: Children, tmp_path: Path, channels: list[Any], parameters: dict[str, Any], named: str

@@ -247,3 +247,66 @@ def test_parts_are_checked_alone_too() -> None:
         Resize(0, 4)
     with pytest.raises(SpecError, match="width"):
         Crop(4, -4)
+
+
+PAD = {"height": 6, "width": 6, "interpolation": "linear", "pad": {"value": 0.5}}
+
+
+@pytest.mark.parametrize(
+    "camera",
+    [
+        {"resize": {"height": 6, "width": 8, "interpolation": "area"}},
+        {"resize": PAD},
+        {"resize": {"height": 6, "width": 6}, "crop": "center"},
+        {"resize": {"height": 6, "width": 8}, "crop": {"height": 4, "width": 5}, "order": "resize_then_crop"},
+    ],
+    ids=["stretched", "padded", "largest square", "cropped after it"],
+)
+def test_an_image_of_another_size_goes_through_the_checkpoint_s_own_resize(
+    make: SimpleNamespace, camera: dict[str, Any]
+) -> None:
+    """As if the checkpoint had been written for a camera of that size: one resize, not two."""
+    image = make.noise(30, 50)
+    spec = ObservationSpec.from_dict(
+        {"cameras": [{"name": "top", "height": 12, "width": 16, **camera}], "state": None, "history": 1, "dt_ms": 100}
+    )
+    resized = Preprocessor(spec, resizes=True)({"top": image}).image[0]
+    np.testing.assert_array_equal(resized, one(make, image, **camera))
+    with pytest.raises(ObservationError, match=r"shape \(30, 50, 3\), expected \(12, 16, 3\)"):
+        Preprocessor(spec)({"top": image})
+
+
+@pytest.mark.parametrize(
+    ("size", "method"), [((30, 50), cv2.INTER_AREA), ((8, 10), cv2.INTER_LINEAR)], ids=["larger", "smaller"]
+)
+@pytest.mark.parametrize(
+    "camera",
+    [{}, {"crop": {"height": 4, "width": 5, "top": 1, "left": 2}, "resize": {"height": 6, "width": 8}}],
+    ids=["no resize", "a crop that counts pixels first"],
+)
+def test_an_image_of_another_size_is_stretched_where_the_checkpoint_counts_pixels(
+    make: SimpleNamespace, size: tuple[int, int], method: int, camera: dict[str, Any]
+) -> None:
+    image = make.noise(*size)
+    spec = ObservationSpec.from_dict(
+        {"cameras": [{"name": "top", "height": 12, "width": 16, **camera}], "state": None, "history": 1, "dt_ms": 100}
+    )
+    stretched = np.asarray(cv2.resize(image, (16, 12), interpolation=method))
+    expected = one(make, stretched, **camera)
+    np.testing.assert_array_equal(Preprocessor(spec, resizes=True)({"top": image}).image[0], expected)
+
+
+def test_an_image_of_which_nothing_would_be_left_is_refused(make: SimpleNamespace) -> None:
+    spec = ObservationSpec.from_dict(
+        {
+            "cameras": [{"name": "top", "height": 12, "width": 16, "resize": PAD}],
+            "state": None,
+            "history": 1,
+            "dt_ms": 100,
+        }
+    )
+    with pytest.raises(ObservationError, match="nothing is left of 2 x 400"):
+        Preprocessor(spec, resizes=True).check_frame("top", make.noise(2, 400))
+    for frame in (make.noise(12, 16)[:0], make.noise(12, 16)[..., :1], make.noise(12, 16)[0]):
+        with pytest.raises(ObservationError, match="expected"):
+            Preprocessor(spec, resizes=True).check_frame("top", frame)

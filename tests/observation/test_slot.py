@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from auras_ros.observation import FaultName, LatestSlot, ObservationFault, Stamped
+from auras_ros.observation.state import JointSlot
 
 MS = 1_000_000
 
@@ -175,3 +176,40 @@ def test_after_a_step_back_images_are_taken_again_within_the_limit_and_one_perio
     after = [at_ms for at_ms in taken if at_ms >= 1000]
     assert after[0] <= 1000 + 100 + 50
     assert after == list(range(after[0], 3000, 50))
+
+
+def test_what_is_too_old_says_whether_nothing_comes_or_its_stamps_are_wrong(slot: LatestSlot[str]) -> None:
+    """A stamp of zero was `stale: 1795897585545.9 ms old`."""
+    slot.put("a", 0, 1000 * MS, latency_ns=10**18)
+    assert fault(slot, 1000 * MS).name is FaultName.UNSTAMPED
+    assert fault(slot, 1101 * MS).name is FaultName.STALE, "nothing comes any more"
+    slot.reset()
+    slot.put("b", 7, 2000 * MS, latency_ns=11_000 * MS)
+    assert fault(slot, 2000 * MS).name is FaultName.OTHER_CLOCK
+    assert "stamped 11 s behind this host's clock" in fault(slot, 2000 * MS).detail
+    slot.reset()
+    slot.put("c", 7, 2000 * MS, latency_ns=9_000 * MS)
+    assert fault(slot, 2000 * MS).detail.startswith("9000 ms old by its stamp when it comes, limit 100 ms: a slow")
+    slot.reset()
+    for receipt_ns in range(3000 * MS, 3201 * MS, 50 * MS):
+        slot.put("d", 7, receipt_ns)
+    assert fault(slot, 3200 * MS).detail.startswith("200.0 ms old, limit 100 ms; it still comes, always with the same")
+
+
+def test_a_stamp_of_zero_after_others_is_no_stamp(slot: LatestSlot[str]) -> None:
+    slot.put("a", 5, 5)
+    refused = slot.put("b", 0, 6)
+    assert isinstance(refused, ObservationFault)
+    assert refused.name is FaultName.UNSTAMPED
+    assert slot.counters()["backwards"] == 1
+
+
+def test_each_joint_has_its_own_cause() -> None:
+    slot = JointSlot("state", ("x", "y"), age_limit_ms=100)
+    for receipt_ns in range(0, 500 * MS, 50 * MS):
+        slot.put_part({"x": 1.0}, 1 + receipt_ns, receipt_ns)
+        slot.put_part({"y": 1.0}, 0, receipt_ns, latency_ns=10**18)
+    found = slot.latest(500 * MS)
+    assert isinstance(found, ObservationFault)
+    assert found.name is FaultName.UNSTAMPED
+    assert found.detail.startswith("'y' is not stamped")

@@ -33,10 +33,12 @@ TOOLS = {
     "parameter_file",
     "parameters",
     "registry",
+    "repeated_lines",
     "resources",
     "spelling",
     "text_file",
     "values",
+    "topic_names",
 }  # every room may use them
 ENDS = ("observation", "action")
 CORE = ("loading", "pipeline", "policies", "checkpoints", "models", "kernels")

@@ -98,6 +98,7 @@ def test_the_actuator(children: Children, watch: Watch, checkpoint: str, key: st
     more = {
         "joint_trajectory": True,
         "action_topic": "/arm/{node}/command",
+        "joint_states_topic": "/robot/joint_states",
         "emergency_stops": ["emergency_stop", "pendant/stop"],
         "require_emergency_stop": True,
         "emergency_stop_key_file": key,
@@ -109,7 +110,12 @@ def test_the_actuator(children: Children, watch: Watch, checkpoint: str, key: st
 
 
 def test_the_agent(children: Children, watch: Watch, checkpoint: str) -> None:
-    given = {"checkpoint": checkpoint, "compressed": True, "autostart": False}
+    given = {
+        "checkpoint": checkpoint,
+        "compressed": True,
+        "autostart": False,
+        "joint_states_topic": "/robot/joint_states",
+    }
     children.node("agent", given, *IN_NAMESPACE)
     assert change(watch, f"{NAMESPACE}/agent", CONFIGURE)
     check(watch, of_agent(AgentSettings(**given)))
@@ -117,9 +123,10 @@ def test_the_agent(children: Children, watch: Watch, checkpoint: str) -> None:
 
 def test_the_vlm(children: Children, watch: Watch, vlm_folder: Path) -> None:
     given = {"checkpoint": str(vlm_folder), "cameras": "top,wrist", "autostart": False}
+    given["camera_topics"] = ["top:=/camera/camera/color/image_raw"]
     children.node("vlm", given, *IN_NAMESPACE)
     assert change(watch, f"{NAMESPACE}/vlm", CONFIGURE)
-    check(watch, of_vlm(VlmSettings(**given)))
+    check(watch, of_vlm(VlmSettings(**{**given, "camera_topics": tuple(given["camera_topics"])})))
 
 
 def test_a_bridge(children: Children, watch: Watch) -> None:

@@ -12,15 +12,18 @@ import numpy as np
 import pytest
 
 from auras_ros import ros
+from auras_ros.action import Contract
 from auras_ros.nodes.agent.inputs import ObservationInputs
 from auras_ros.nodes.agent.settings import AgentSettings
 from auras_ros.nodes.common.diagnostics import QosWatch
+from auras_ros.nodes.common.input_settings import StampRule
 from auras_ros.nodes.common.qos import IMAGES
 from auras_ros.nodes.vlm.cameras import CameraInputs
 from auras_ros.observation import ObservationSpec
 from auras_ros.ros.image import image_message
 from auras_ros.ros.msg import Image
 from tests.conftest import held_domain
+from tests.nodes.controllers import channel
 
 DOMAINS = range(40, 50)
 WAITING = 5
@@ -127,7 +130,7 @@ def test_a_vlm_node_that_was_busy_sees_the_newest_image_alone(
 ) -> None:
     settings: Any = SimpleNamespace(
         compressed=False, camera_age_limit_ms=60_000.0, stamp_ahead_ms=1000.0, camera_names=lambda: ["top"],
-        kept=lambda: 4,
+        kept=lambda: 4, topics_of_cameras=dict, stamp_rule=StampRule,
     )  # fmt: skip
     cameras = CameraInputs(node, settings, QosWatch(node, lambda: None))
     told: list[str] = []
@@ -147,7 +150,8 @@ def test_an_agent_that_was_busy_takes_the_newest_image_alone(
     spec = ObservationSpec.from_dict(
         {"cameras": [{"name": "top", "height": 8, "width": 8}], "state": None, "history": 1, "dt_ms": 100}
     )
-    inputs = ObservationInputs(node, spec, AgentSettings(), QosWatch(node, lambda: None))
+    contract = Contract.from_dict({"dt_ms": 100.0, "channels": [channel("x")]})
+    inputs = ObservationInputs(node, spec, AgentSettings(), QosWatch(node, lambda: None), contract)
     news = threading.Event()
     inputs.open(news.set, lambda: None)
     publish_images(node, "camera/top/image_raw")

@@ -20,6 +20,7 @@ from auras_ros.nodes.actuator.commands import DEADLINE_TICKS
 from auras_ros.nodes.common.messages import read_action, read_chunk
 from auras_ros.nodes.common.qos import IMAGES, LATCHED
 from auras_ros.nodes.common.texts import MessageError, read_json
+from auras_ros.repeated_lines import RepeatedLines
 from auras_ros.ros import Duration, Future, Node, QoSProfile, ReliabilityPolicy, SubscriptionEventCallbacks
 from auras_ros.ros.image import stamp_ns
 from auras_ros.ros.msg import DiagnosticArray, Float64MultiArray, Image, String
@@ -52,6 +53,7 @@ class RefereeNode(Node):
         self.referee: Referee | None = None
         self.heard: set[str] = set()
         self.unreadable = 0
+        self._lines = RepeatedLines()
         self.deadline_ms = DEADLINE_TICKS * 1000.0 / rate_hz
         self._contract, self._film, self._mono, self._answers = contract, film, clock, answers
         self._was_playing = False
@@ -144,7 +146,8 @@ class RefereeNode(Node):
                 take(message)
             except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
                 self.unreadable += 1
-                self.get_logger().warning(f"refused: {error}", throttle_duration_sec=1.0)
+                if line := self._lines.line("message", f"refused: {error}"):
+                    self.get_logger().warning(line)
 
         return taken
 

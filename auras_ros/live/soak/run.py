@@ -44,9 +44,11 @@ GROWTH_S = 120.0  # no verdict on memory from less, of lives that have settled
 SETTLED_SHARE = 0.5  # growth is asked for after this share of the run: parts take memory when first used
 RISEN = 4  # descriptors or threads
 CONTROL = "a node that does nothing"
+EVERY_SECOND = {"log_every_s": 1.0}  # faults are told by their lines in the log, and one follows soon after another
 OVERRIDES: dict[str, dict[str, Any]] = {
-    "pusht": {"viewer_px": 0, "auto_reset": False},  # a table that resets itself moves the robot
-    "actuator": {"arm_on_start": False, "joint_trajectory": True},
+    "pusht": {"viewer_px": 0, "auto_reset": False, **EVERY_SECOND},  # a table that resets itself moves the robot
+    "actuator": {"arm_on_start": False, "joint_trajectory": True, **EVERY_SECOND},
+    "agent": {"resize_images": False, **EVERY_SECOND},  # an image of another size is a fault here
 }
 
 

@@ -27,7 +27,8 @@ class Situation:
     `stop_deaf`: publishers of it whose QoS does not match, so that nothing is received. `stop_unheard`: publishers
     that were discovered a moment ago and whose last message may still be on its way.
 
-    `unknown`: a position channel without a measured position. `position_doubt`: why the measured position is not
+    `unknown`: a position channel without a measured position. `joints_hint`: why there is none, as an end of the
+    reason, or "". `position_doubt`: why the measured position is not
     certain, or "". `unlimited`: a channel whose joint has no limits in the
     robot's description. `others`: nodes that publish commands beside this one, None while that is not yet known.
     `ros_time_ns`: None on system time. `other_checkpoint`: what is wrong with the agent's checkpoint
@@ -38,6 +39,7 @@ class Situation:
     lifecycle: str = ""
     joints_age_ns: int | None = None
     unknown: str = ""
+    joints_hint: str = ""
     position_doubt: str = ""
     others: tuple[str, ...] | None = None
     pressed: str = ""
@@ -93,9 +95,9 @@ def known_position(at: Situation, settings: ActuatorSettings) -> str:
     if not settings.measured_start:
         return ""
     if at.joints_age_ns is None or at.joints_age_ns > MAX_AGE_MS * 1_000_000:
-        return f"no joint_states within {MAX_AGE_MS} ms: the robot's position must be known"
+        return f"no joint_states within {MAX_AGE_MS} ms: the robot's position must be known{at.joints_hint}"
     if at.unknown:
-        return f"joint_states has no position of {at.unknown}: a set point needs its start"
+        return f"joint_states has no position of {at.unknown}: a set point needs its start{at.joints_hint}"
     return at.position_doubt
 
 

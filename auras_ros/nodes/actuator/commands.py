@@ -1,4 +1,4 @@
-"""The messages of a command: an array or a twist on `action`, and a trajectory if that is enabled.
+"""The messages of a command: an array or a twist, stamped or not, on `action`, and a trajectory if that is enabled.
 
 This module only converts: it neither decides nor omits a value. Commands are published in the tick thread, trajectories
 in a thread of their own (`trajectories`).
@@ -6,10 +6,13 @@ in a thread of their own (`trajectories`).
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 from auras_ros.action import ActionStream, ChannelKind, Command, Contract
 from auras_ros.action.contract import FloatArray
 from auras_ros.clock import MonotonicClock, SchedulerClock, difference_ns
-from auras_ros.nodes.actuator.settings import ActuatorSettings
+from auras_ros.nodes.actuator.settings import ARRAY, TWIST, TWIST_UNSTAMPED, ActuatorSettings
 from auras_ros.nodes.actuator.trajectories import TrajectoryPublisher, misfit
 from auras_ros.nodes.common.diagnostics import QosWatch
 from auras_ros.nodes.common.messages import action_message
@@ -21,7 +24,8 @@ from auras_ros.ros.msg import Float64MultiArray, Header, JointTrajectory, TimeMs
 DEADLINE_TICKS = 5
 LEASE_MS = 300
 ARRIVAL_NS = 200_000_000  # how long the last command is waited for; a reader that stands still may never have it
-TWIST = tuple(f"{part}.{axis}" for part in ("linear", "angular") for axis in "xyz")
+TWIST_FIELDS = tuple(f"{part}.{axis}" for part in ("linear", "angular") for axis in "xyz")
+TYPES = {ARRAY: Float64MultiArray, TWIST: TwistStamped, TWIST_UNSTAMPED: Twist}
 
 
 def command_qos(period_ns: int) -> QoSProfile:
@@ -42,13 +46,13 @@ class CommandPublishers:
         self._clock, self._monotonic = node.get_clock(), MonotonicClock()
         self._settings, self._contract = settings, contract
         self._names = ",".join(contract.names)
-        self._twist = settings.command == "twist"
-        if self._twist:
+        if settings.command != ARRAY:
             check_twist(contract)
         events = qos.publisher(settings.action_topic)
         events.deadline = None  # a disarmed actuator publishes nothing
+        self.types: dict[str, Any] = {settings.action_topic: TYPES[settings.command]}  # topic -> message class
         self._action = node.create_publisher(
-            TwistStamped if self._twist else Float64MultiArray,
+            TYPES[settings.command],
             settings.action_topic,
             command_qos(settings.period_ns),
             event_callbacks=events,
@@ -58,19 +62,27 @@ class CommandPublishers:
         if settings.joint_trajectory:
             publisher = qos.create_publisher(JointTrajectory, settings.trajectory_topic, RELIABLE)
             self._publishers.append(publisher)
+            self.types[settings.trajectory_topic] = JointTrajectory
             self._trajectories = TrajectoryPublisher(
-                publisher.publish, self._stamp, contract,
+                partial(self._publish_trajectory, publisher), self._stamp, contract,
                 round(settings.max_chunk_age_ms * 1e6), LEASE_MS * 1_000_000, self._monotonic,
             )  # fmt: skip
 
     def send(self, command: Command, stream: ActionStream, tick: int, now_ns: int) -> None:
         """Publish one command whose `publish` is set."""
-        if self._twist:
+        if self._settings.command == TWIST:
             self._action.publish(twist_message(command.values, self._contract, self._stamp(now_ns)))
+        elif self._settings.command == TWIST_UNSTAMPED:
+            self._action.publish(unstamped_twist(command.values, self._contract))
         else:
             self._action.publish(action_message(command, self._names, tick, now_ns))
         if self._trajectories is not None:
             self._trajectories.follow(command, stream, now_ns)
+
+    def _publish_trajectory(self, publisher: Any, message: JointTrajectory) -> None:
+        """The robot's joints have a prefix that the contract's channels do not have."""
+        message.joint_names = [self._settings.joint_prefix + name for name in message.joint_names]
+        publisher.publish(message)
 
     def _stamp(self, at_ns: int) -> TimeMsg:
         return ros_time_of(at_ns, self._clock, self._monotonic)
@@ -107,19 +119,24 @@ def ros_time_of(at_ns: int, clock: Clock, monotonic: SchedulerClock) -> TimeMsg:
 
 def twist_message(values: FloatArray, contract: Contract, stamp: TimeMsg) -> TwistStamped:
     """values [channels] by the names of their channels; components without a channel are zero."""
+    header = Header(stamp=stamp, frame_id=contract.channels[0].frame)
+    return TwistStamped(header=header, twist=unstamped_twist(values, contract))
+
+
+def unstamped_twist(values: FloatArray, contract: Contract) -> Twist:
+    """As `twist_message`, without stamp and frame."""
     given = dict(zip(contract.names, values.tolist(), strict=True))
     linear, angular = (
         Vector3(**{axis: given.get(f"{part}.{axis}", 0.0) for axis in "xyz"}) for part in ("linear", "angular")
     )
-    header = Header(stamp=stamp, frame_id=contract.channels[0].frame)
-    return TwistStamped(header=header, twist=Twist(linear=linear, angular=angular))
+    return Twist(linear=linear, angular=angular)
 
 
 def check_twist(contract: Contract) -> None:
     """Raise ContractError unless every channel is a velocity named like a field of a twist, all in one frame."""
     for channel in contract.channels:
-        if channel.name not in TWIST:
-            raise misfit(channel, "twist", f"is none of {', '.join(TWIST)}")
+        if channel.name not in TWIST_FIELDS:
+            raise misfit(channel, "twist", f"is none of {', '.join(TWIST_FIELDS)}")
         if channel.kind is not ChannelKind.VELOCITY:
             raise misfit(channel, "twist", f"is of kind {channel.kind.value}, not velocity")
         if channel.frame != contract.channels[0].frame:

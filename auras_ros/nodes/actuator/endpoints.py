@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from auras_ros.nodes.actuator.inputs import DESCRIPTION, JOINT_STATES
+from auras_ros.nodes.actuator.inputs import DESCRIPTION
 from auras_ros.nodes.actuator.settings import ActuatorSettings
 from auras_ros.nodes.common.diagnostics import TOPIC as DIAGNOSTICS
 from auras_ros.nodes.common.stop_signature import CHALLENGE_TOPIC, SIGNED
@@ -15,7 +15,7 @@ def endpoints(settings: ActuatorSettings) -> list[Endpoints]:
     node = Endpoints(
         "actuator",
         publishes=(*settings.command_topics, "~/state", DIAGNOSTICS),
-        subscribes=(f"{agent}/chunk", f"{agent}/heartbeat", JOINT_STATES, DESCRIPTION),
+        subscribes=(f"{agent}/chunk", f"{agent}/heartbeat", settings.joint_states_topic, DESCRIPTION),
         serves=("~/arm", "~/disarm", "~/release_stop"),
     )
     words, challenges = list(settings.emergency_stops), []

@@ -21,17 +21,20 @@ from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.actuator.arming import Situation
 from auras_ros.nodes.actuator.command_loop import CommandLoop
 from auras_ros.nodes.actuator.emergency_stop import EmergencyStop
-from auras_ros.nodes.actuator.joint_publishers import JointPublishers
-from auras_ros.nodes.actuator.other_publishers import publisher_name
+from auras_ros.nodes.actuator.position import MAX_AGE_MS
 from auras_ros.nodes.actuator.robot_description import DescriptionReader
 from auras_ros.nodes.actuator.settings import ActuatorSettings
 from auras_ros.nodes.actuator.stop_words import StopRules
 from auras_ros.nodes.common.bounded_subscription import subscribe, subscribe_with_info
 from auras_ros.nodes.common.diagnostics import QosWatch
+from auras_ros.nodes.common.joint_names import naming_hint, own_joints
+from auras_ros.nodes.common.joint_publishers import NEVER_NS, JointPublishers
 from auras_ros.nodes.common.messages import JSON_LIMITS, STATE_LIMITS, read_chunk
 from auras_ros.nodes.common.qos import LATCHED, RELIABLE
 from auras_ros.nodes.common.stop_signature import read_key
 from auras_ros.nodes.common.texts import read_json
+from auras_ros.nodes.common.topic_causes import endpoint_node, shown, why_no_joint_states
+from auras_ros.repeated_lines import RepeatedLines
 from auras_ros.ros import Duration, JumpThreshold, Node, QoSProfile, ReliabilityPolicy
 from auras_ros.ros.bounded import PayloadLimits, RefusedMessages
 from auras_ros.ros.identity import publisher_of
@@ -42,8 +45,8 @@ from auras_ros.ros.text import text_bytes
 EVERY_BEAT = QoSProfile(depth=50, reliability=ReliabilityPolicy.BEST_EFFORT)  # "not active" must not be overwritten
 # The messages of one publisher must not push another's out of the queue while the executor is busy.
 EVERY_STATE = QoSProfile(depth=50, reliability=ReliabilityPolicy.BEST_EFFORT)
-JOINT_STATES = "joint_states"
 DESCRIPTION = "robot_description"
+HINT_NS = 200_000_000  # an actuator that arms itself asks twenty times a second, and the ROS graph is slow
 CHUNK_DIMENSIONS = 8  # limit for a chunk's layout: three are valid, and each one costs time to read
 
 
@@ -71,7 +74,11 @@ class ActuatorInputs:
         self.stop = EmergencyStop(node, loop.stop, self.refused, qos, priority, stop_rules(settings), lambda: loop.live)
         loop.stop_thread_fault = self.stop.stuck
         self._joint_publishers = JointPublishers(contract)
-        self._descriptions = DescriptionReader(list(contract.names))
+        self._descriptions = DescriptionReader([settings.joint_prefix + name for name in contract.names])
+        self._lines = RepeatedLines()
+        self._joint_names: list[str] = []  # in the newest joint states, as they were published
+        self._hint = ""  # why the position is not known
+        self._hint_ns = NEVER_NS  # when that was looked up
         self._described_by = b""  # the newest description's digest
         self._waiting = False  # chunks come while it is not armed (logged once)
         self.described = False
@@ -91,10 +98,10 @@ class ActuatorInputs:
         chunks = PayloadLimits(chunk_max_bytes, CHUNK_DIMENSIONS)
         self._bounded(qos, Float64MultiArray, f"{agent}/chunk", self._on_chunk, RELIABLE, chunks)
         self._bounded(qos, String, f"{agent}/heartbeat", self._on_heartbeat, EVERY_BEAT, JSON_LIMITS, periodic=True)
-        refuse_state = partial(self._refuse, JOINT_STATES)
-        on_states = self._on_joint_states
+        states_topic, on_states = self._settings.joint_states_topic, self._on_joint_states
+        refuse_state = partial(self._refuse, states_topic)
         subscribe_with_info(
-            qos, JointState, JOINT_STATES, on_states, EVERY_STATE, STATE_LIMITS, refuse_state, periodic=True
+            qos, JointState, states_topic, on_states, EVERY_STATE, STATE_LIMITS, refuse_state, periodic=True
         )
         qos.create_subscription(String, DESCRIPTION, self._on_description, LATCHED, raw=True)
 
@@ -111,7 +118,17 @@ class ActuatorInputs:
         subscribe(qos, kind, topic, callback, profile, limits, partial(self._refuse, topic), periodic=periodic)
 
     def _refuse(self, topic: str, error: ValueError) -> None:
-        self.refused.add(topic, str(error))
+        self.refused.add(topic, f"{error}{self._other_agents(topic)}")
+
+    def _other_agents(self, topic: str) -> str:
+        """Whether several nodes publish what one agent should, which explains messages of another robot."""
+        if topic not in (f"{self._settings.agent}/chunk", f"{self._settings.agent}/heartbeat"):
+            return ""
+        names = sorted(endpoint_node(info) for info in self._node.get_publishers_info_by_topic(topic))
+        if len(names) < 2:
+            return ""
+        remedy = "use another ROS_DOMAIN_ID or --namespace for one robot"
+        return f" ({len(names)} nodes publish it: {shown(names)}: {remedy})"
 
     def start(self) -> None:
         """Start the emergency stop's thread."""
@@ -132,6 +149,7 @@ class ActuatorInputs:
             lifecycle=self._agent.lifecycle,
             joints_age_ns=self._position.age_ns(now_ns),
             unknown=self._position.unknown,
+            joints_hint=self._joints_hint(now_ns),
             position_doubt=self.position_doubt(),
             others=others,
             pressed=", ".join(self.stop.buttons.pressers()),
@@ -154,10 +172,10 @@ class ActuatorInputs:
         if self._waiting:
             if not waiting:
                 self._node.get_logger().info("chunks are received, but not executed before arming")
-        elif not verdict.ok:
-            self._node.get_logger().warning(
-                f"chunk {chunk.provenance.request} refused: {verdict.detail}", throttle_duration_sec=1.0
-            )
+        elif isinstance(verdict, Rejected):
+            text = f"chunk {chunk.provenance.request} refused: {verdict.detail}"
+            if line := self._lines.line("chunk", text, cause=verdict.reason.value):
+                self._node.get_logger().warning(line)
 
     def _on_heartbeat(self, message: String) -> None:
         beat = read_json(message.data, "heartbeat")
@@ -166,11 +184,14 @@ class ActuatorInputs:
 
     def _on_joint_states(self, message: JointState, info: Any) -> None:
         """Take the robot's position, or a part of it; disarm if it is impossible."""
-        positions, at_ns = np.asarray(message.position, dtype=np.float64), self._clock.now_ns()
+        at_ns = self._clock.now_ns()
+        self._joint_names = list(message.name)
+        positions = np.asarray(message.position, dtype=np.float64)
+        names, positions = own_joints(self._joint_names, positions, self._settings.joint_prefix)
         watching = not self._loop.stream.silent
         stamped_ns = stamp_ns(message.header)
-        self._position.take(message.name, positions, at_ns, watching=watching, stamp_ns=stamped_ns)
-        self._joint_publishers.heard(publisher_of(info), message.name, positions.tolist(), stamped_ns, at_ns)
+        self._position.take(names, positions, at_ns, watching=watching, stamp_ns=stamped_ns)
+        self._joint_publishers.heard(publisher_of(info), names, positions.tolist(), stamped_ns, at_ns)
         if jump := self._position.jumped():
             self._loop.robot_moved(jump)
 
@@ -197,10 +218,31 @@ class ActuatorInputs:
             return ""
         return self._joint_publishers.doubt(self._clock.now_ns())
 
+    def rivals(self) -> str:
+        """Which joint two nodes publish now, also while commands are active; empty if none."""
+        return self._joint_publishers.rivals(self._clock.now_ns())
+
+    def _joints_hint(self, now_ns: int) -> str:
+        """Why the robot's position is not known, and the remedy, beginning with "; "; empty if it is."""
+        if not self._settings.measured_start:
+            return ""
+        if now_ns - self._hint_ns > HINT_NS:
+            self._hint_ns = now_ns
+            self._hint = self._new_joints_hint(now_ns)
+        return self._hint
+
+    def _new_joints_hint(self, now_ns: int) -> str:
+        age_ns = self._position.age_ns(now_ns)
+        if age_ns is None or age_ns > MAX_AGE_MS * 1_000_000:
+            return f"; {why_no_joint_states(self._node, self._settings.joint_states_topic)}"
+        if self._position.unknown:
+            return f"; {naming_hint(self._contract.names, self._joint_names, self._settings.joint_prefix)}"
+        return ""
+
     def look_at_joint_publishers(self) -> None:
         """Called a few times a second, and before arming: note who publishes joint_states, as the ROS graph shows."""
-        infos = self._node.get_publishers_info_by_topic(JOINT_STATES)
-        nodes = {bytes(info.endpoint_gid): publisher_name(info) for info in infos}
+        infos = self._node.get_publishers_info_by_topic(self._settings.joint_states_topic)
+        nodes = {bytes(info.endpoint_gid): endpoint_node(info) for info in infos}
         self._joint_publishers.discovered(nodes, self._clock.now_ns())
 
     def look(self) -> None:
@@ -214,7 +256,9 @@ class ActuatorInputs:
             self.refused.add(DESCRIPTION, str(error))
             self._described_by = b""  # if the same text comes again it is read again
 
-    def _take_limits(self, found: dict[str, JointLimit]) -> None:
+    def _take_limits(self, described: dict[str, JointLimit]) -> None:
+        """described: by the joints' names in the description, which have the prefix."""
+        found = {name.removeprefix(self._settings.joint_prefix): limit for name, limit in described.items()}
         contract = tighten(self._contract, found)
         if contract != self._limited:
             self._loop.use(contract, "robot_description changed the limits")  # before it is said: it may fail

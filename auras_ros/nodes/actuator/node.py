@@ -13,10 +13,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from auras_ros.action import ContractError
+from auras_ros.action import ContractError, Event, SafetyState
 from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.actuator.arming import arming_refusal
 from auras_ros.nodes.actuator.command_loop import CommandLoop
+from auras_ros.nodes.actuator.command_subscribers import CommandSubscribers
 from auras_ros.nodes.actuator.commands import CommandPublishers
 from auras_ros.nodes.actuator.emergency_stop import REQUESTS
 from auras_ros.nodes.actuator.inputs import ActuatorInputs
@@ -30,6 +31,7 @@ from auras_ros.nodes.common.qos import LATCHED
 from auras_ros.nodes.common.stop_signature import KeyFileError
 from auras_ros.nodes.common.watchdog import Watchdog
 from auras_ros.parameters import ParameterError
+from auras_ros.repeated_lines import RepeatedLines, set_log_interval
 from auras_ros.ros import Clock, ClockType, Node
 from auras_ros.ros.msg import String
 from auras_ros.ros.process import run_node
@@ -50,6 +52,7 @@ class Actuator(Node):
     def __init__(self, **node_options: Any) -> None:
         super().__init__("actuator", **node_options)
         settings = self.settings = read_parameters(self, ActuatorSettings)
+        set_log_interval(settings.log_every_s)
         contract = load_contract(settings.checkpoint)
         self._monotonic = MonotonicClock()
         self._diagnostics = Diagnostics(self, hardware_id=contract.channels[0].frame)
@@ -59,7 +62,9 @@ class Actuator(Node):
         self._loop = CommandLoop(settings, contract, outputs, self._monotonic, digest)
         self._inputs = ActuatorInputs(self, settings, contract, self._loop, qos)
         self._conflict = OtherPublishers(self, settings.command_topics)
-        self._status = ActuatorStatus(settings, self._loop, self._inputs, self._conflict)
+        self._subscribers = CommandSubscribers(self, outputs.types, settings.action_topic)
+        self._status = ActuatorStatus(settings, self._loop, self._inputs, self._conflict, self._subscribers)
+        self._lines = RepeatedLines()
         self._diagnostics.add_all(self._status.tasks())
         self._diagnostics.count_also(self._inputs.stop.node)  # that node has no diagnostics of its own
         self._arm_now, self._armed_ns = settings.arm_on_start, 0
@@ -103,6 +108,8 @@ class Actuator(Node):
             return False, reason
         self._armed_ns = self._monotonic.now_ns()
         verdict = self._loop.arm(self._loop.position.position if self.settings.measured_start else None)
+        if verdict.ok and self._subscribers.mismatch:
+            return True, f"{verdict.detail}; but {self._subscribers.mismatch}"
         return verdict.ok, verdict.detail
 
     def _answer(
@@ -121,8 +128,10 @@ class Actuator(Node):
         return verdict.ok, verdict.detail
 
     def _look(self) -> None:
-        """Check who else publishes commands and joint states; log and report a change of the first at once."""
+        """Check who else publishes commands and joint states, and who receives commands; log and report at once who
+        else publishes them."""
         self._inputs.look_at_joint_publishers()
+        self._look_at_subscribers()
         if self._conflict.look():
             if self._conflict.others:
                 text = conflict_text(self._conflict.others)
@@ -130,6 +139,20 @@ class Actuator(Node):
                     self._loop.end(text)
                 self.get_logger().error(text)
             self._diagnostics.changed()
+
+    def _look_at_subscribers(self) -> None:
+        self._subscribers.look()
+        mismatch = self._subscribers.mismatch
+        if mismatch and (line := self._lines.line("subscribers", mismatch, is_event=False)):
+            self.get_logger().warning(line)
+
+    def _log_event(self, event: Event) -> None:
+        """Holding and going on again may alternate many times a second; every other change is logged."""
+        text = f"{event.previous.value} -> {event.state.value}: {event.reason}"
+        if {event.previous, event.state} == {SafetyState.ARMED, SafetyState.HOLDING}:
+            text = self._lines.line("hold", text)
+        if text:
+            self.get_logger().info(text)
 
     def _report(self) -> None:
         if self._inputs.stop.has_run_within(HUNG_S):
@@ -139,7 +162,7 @@ class Actuator(Node):
             self._arm_now = False
         events = self._loop.drain_events()
         for event in events:
-            self.get_logger().info(f"{event.previous.value} -> {event.state.value}: {event.reason}")
+            self._log_event(event)
         self._state.publish(json_message(self._status.fields()))
         if events:
             self._diagnostics.changed()

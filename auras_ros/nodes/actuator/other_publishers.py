@@ -8,15 +8,13 @@ after a kill does not have to wait. The caller decides what to do about a confli
 
 from __future__ import annotations
 
-from typing import Any
-
 from auras_ros.clock import MonotonicClock
+from auras_ros.nodes.common.topic_causes import endpoint_node
 from auras_ros.ros import BACKEND, Node
 
 # A node that has just started has not discovered the others yet. Our layer finds them within a second. Fast DDS repeats
 # its announcements more slowly: 2.3 s were seen on a busy machine with our profile, and 4.9 s without.
 DISCOVERY_NS = 1_000_000_000 if BACKEND == "dds" else 3_000_000_000
-NAMELESS = ("", "_NODE_NAME_UNKNOWN_")  # our layer's, rclpy's
 FORGOTTEN = "whose process was killed is forgotten after 10 s (Cyclone DDS) or 20 s (Fast DDS)"
 
 
@@ -46,14 +44,7 @@ class OtherPublishers:
 
     def _on(self, topic: str) -> list[str]:
         mine = self._node.get_fully_qualified_name()
-        found = [publisher_name(info) for info in self._node.get_publishers_info_by_topic(topic)]
+        found = [endpoint_node(info) for info in self._node.get_publishers_info_by_topic(topic)]
         if mine in found:
             found.remove(mine)  # only once: a second publisher of this name is another process
         return [f"{name} on {topic}" for name in found]
-
-
-def publisher_name(info: Any) -> str:
-    """The publisher's node, with its namespace. DDS may know the publisher before its node."""
-    if info.node_name in NAMELESS:
-        return "a node of unknown name"
-    return f"{info.node_namespace.rstrip('/')}/{info.node_name}"

@@ -18,6 +18,7 @@ import numpy as np
 
 from auras_ros.action import Contract
 from auras_ros.action.contract import NEEDS_PLACE, FloatArray
+from auras_ros.nodes.common.joint_publishers import NEVER_NS, within_turns
 from auras_ros.nodes.common.texts import MessageError
 
 MAX_AGE_MS = 500
@@ -44,6 +45,7 @@ class PositionMonitor:
         self._unwrapped = self._values.copy()  # the same, plus the full turns that the commands explain
         self._times_ns: list[int | None] = [None] * len(channels)
         self._stamps_ns = [0] * len(channels)
+        self._repeated_ns = [NEVER_NS] * len(channels)  # when a position came with the stamp of the one before
         self._heard_ns: int | None = None
         self._jump = ""
         # What explains a position: smallest and largest commands of the current second and of the previous one, and the
@@ -69,7 +71,10 @@ class PositionMonitor:
         self._heard_ns = now_ns
         for i, name in enumerate(self._names):
             value = unwrapped = found.get(name, math.nan)
-            if not math.isfinite(value) or (stamp_ns and stamp_ns == self._stamps_ns[i]):
+            if not math.isfinite(value):
+                continue
+            if stamp_ns and stamp_ns == self._stamps_ns[i]:
+                self._repeated_ns[i] = now_ns
                 continue
             silent = self._is_silent(i, now_ns)
             if watching and i in self._watched and (explained := self._explained(i, silent)):
@@ -139,13 +144,7 @@ class PositionMonitor:
         """Which joint was not reported for too long; empty if none."""
         for i in range(len(self._names) if self._tolerance > 0 else 0):
             if self._is_silent(i, now_ns):
-                return f"joint_states: no new position of {self._names[i]} for more than {MAX_AGE_MS} ms"
+                text = f"joint_states: no new position of {self._names[i]} for more than {MAX_AGE_MS} ms"
+                repeats = now_ns - self._repeated_ns[i] <= MAX_AGE_MS * 1_000_000
+                return f"{text}: all come with one stamp, which the driver does not renew" if repeats else text
         return ""
-
-
-def within_turns(value: float, low: float, high: float, turn: float) -> float:
-    """The position of a continuous joint plus the number of full turns that brings it nearest to [low, high]."""
-    if low <= value <= high or math.isinf(turn):
-        return value
-    above = value + math.ceil((low - value) / turn) * turn
-    return above if above - high < low - (above - turn) else above - turn

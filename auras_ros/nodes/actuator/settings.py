@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from auras_ros import resources
@@ -10,12 +9,14 @@ from auras_ros.action import SEAMS, Contract, ContractError
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.checkpoints.identity import checkpoint_digest
 from auras_ros.checkpoints.manifest import MANIFEST, ROBOT, read_policy, read_robot
+from auras_ros.nodes.common.input_settings import check_joint_prefix, joint_prefix, joint_states_topic
 from auras_ros.parameters import ParameterError, parameter
+from auras_ros.repeated_lines import log_every_s
+from auras_ros.topic_names import check_topic
 
-COMMANDS = ("array", "twist")
+ARRAY, TWIST, TWIST_UNSTAMPED = "array", "twist", "twist_unstamped"
+COMMANDS = (ARRAY, TWIST, TWIST_UNSTAMPED)
 MIN_SILENCE_MS = 250.0  # two challenges may be lost, and a busy machine be late
-_TOPIC = re.compile(r"(~/|/)?[A-Za-z_]\w*(/[A-Za-z_]\w*)*", re.ASCII)
-_SUBSTITUTION = re.compile(r"\{(node|ns|namespace)\}")
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,12 @@ class ActuatorSettings:
         0.0,
         1.0,
     )
-    command: str = parameter("array", "what is published on action: array (Float64MultiArray) or twist (TwistStamped)")
+    joint_states_topic: str = joint_states_topic()
+    joint_prefix: str = joint_prefix()
+    command: str = parameter(
+        ARRAY,
+        "what is published on action: array (Float64MultiArray), twist (TwistStamped) or twist_unstamped (Twist)",
+    )
     joint_trajectory: bool = parameter(False, "publish the checked horizon of each chunk as a JointTrajectory too")
     action_topic: str = parameter("action", "topic of the commands: set it to the controller's, or remap it")
     trajectory_topic: str = parameter(
@@ -77,6 +83,7 @@ class ActuatorSettings:
     require_robot_description: bool = parameter(
         False, "refuse arming until robot_description has given the limits of every position-controlled joint"
     )
+    log_every_s: float = log_every_s()
     realtime_priority: int = parameter(50, "SCHED_FIFO priority of this process; 0 asks for none", 0, 90)
     lock_memory: bool = parameter(True, "keep this process's memory from being paged out, if permitted")
 
@@ -84,10 +91,9 @@ class ActuatorSettings:
         for name, value, known in (("command", self.command, COMMANDS), ("seam", self.seam, SEAMS)):
             if value not in known:
                 raise ParameterError(f"actuator: {name}: must be one of {', '.join(known)}, got {value!r}")
-        for name, value in (("action_topic", self.action_topic), ("trajectory_topic", self.trajectory_topic)):
-            if not _TOPIC.fullmatch(_SUBSTITUTION.sub("x", value)):
-                raise ParameterError(f"actuator: {name}: {value!r} is not a topic name")
-
+        for name in ("action_topic", "trajectory_topic", "joint_states_topic"):
+            check_topic("actuator", name, getattr(self, name))
+        check_joint_prefix("actuator", self.joint_prefix)
         self._check_emergency_stop()
 
     def _check_emergency_stop(self) -> None:
@@ -96,8 +102,7 @@ class ActuatorSettings:
         if not self.emergency_stops or len(set(self.emergency_stops)) != len(self.emergency_stops):
             raise ParameterError(f"actuator: emergency_stops: expected different topics, got {self.emergency_stops!r}")
         for topic in self.emergency_stops:
-            if not isinstance(topic, str) or not _TOPIC.fullmatch(_SUBSTITUTION.sub("x", topic)):
-                raise ParameterError(f"actuator: emergency_stops: {topic!r} is not a topic name")
+            check_topic("actuator", "emergency_stops", topic)
         if 0.0 < silence_ms < MIN_SILENCE_MS:
             raise ParameterError(
                 f"actuator: emergency_stop_max_silence_ms: must be 0 or at least {MIN_SILENCE_MS:g}, got {silence_ms:g}"

@@ -13,6 +13,7 @@ from auras_ros.action import SafetyState
 from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.actuator.arming import ACTIVE
 from auras_ros.nodes.actuator.command_loop import CommandLoop
+from auras_ros.nodes.actuator.command_subscribers import CommandSubscribers
 from auras_ros.nodes.actuator.inputs import ActuatorInputs
 from auras_ros.nodes.actuator.other_publishers import OtherPublishers, conflict_text
 from auras_ros.nodes.actuator.settings import ActuatorSettings
@@ -26,10 +27,16 @@ class ActuatorStatus:
     """The fields of the state message, and the diagnostic tasks."""
 
     def __init__(
-        self, settings: ActuatorSettings, loop: CommandLoop, inputs: ActuatorInputs, conflict: OtherPublishers
+        self,
+        settings: ActuatorSettings,
+        loop: CommandLoop,
+        inputs: ActuatorInputs,
+        conflict: OtherPublishers,
+        subscribers: CommandSubscribers,
     ) -> None:
         self._settings, self._loop, self._inputs, self._agent = settings, loop, inputs, loop.agent
         self._conflict, self._clock = conflict, MonotonicClock()
+        self._subscribers = subscribers
 
     def tasks(self) -> dict[str, Callable[[], DiagnosticReport]]:
         return {
@@ -129,7 +136,7 @@ class ActuatorStatus:
         """Why arming is refused, for a user whose actuator arms itself and does not."""
         if not self._settings.measured_start:
             return DiagnosticReport(Level.OK, "not used: measured_start is false")
-        if doubt := self._inputs.position_doubt():
+        if doubt := self._inputs.position_doubt() or self._inputs.rivals():
             return DiagnosticReport(Level.WARN, doubt)
         return DiagnosticReport(Level.OK, "no doubt about the robot's position")
 
@@ -137,6 +144,8 @@ class ActuatorStatus:
         topics = {"topic": self._settings.action_topic}
         if self._conflict.others:
             return DiagnosticReport(Level.ERROR, conflict_text(self._conflict.others), topics)
+        if mismatch := self._subscribers.mismatch:
+            return DiagnosticReport(Level.WARN, mismatch, topics)
         return DiagnosticReport(Level.OK, "only this node publishes commands", topics)
 
     def _emergency_stop(self) -> DiagnosticReport:

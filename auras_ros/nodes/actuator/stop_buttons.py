@@ -10,9 +10,9 @@ import time
 from collections.abc import Collection
 from typing import Any
 
-from auras_ros.nodes.actuator.other_publishers import publisher_name
 from auras_ros.nodes.actuator.stop_words import MAX_PUBLISHERS, REQUIRED_STOP_QOS, StopTopic, StopWords
 from auras_ros.nodes.common.stop_signature import SIGNED
+from auras_ros.nodes.common.topic_causes import endpoint_node
 from auras_ros.ros import DurabilityPolicy, Node, ReliabilityPolicy
 from auras_ros.ros.identity import IDENTIFIES_PUBLISHERS, UNKNOWN
 
@@ -71,7 +71,7 @@ class StopButtons:
         """Why nobody can say whose words are heard on a required topic; empty if it is known."""
         if not self.rules.repeats or self.rules.key is not None or IDENTIFIES_PUBLISHERS:
             return ""
-        names = sorted(publisher_name(info) for info in infos if _can_be_heard(info))
+        names = sorted(endpoint_node(info) for info in infos if _can_be_heard(info))
         if len(names) < 2:
             return ""
         return f"{', '.join(names)} publish {topic.name}, and this rclpy does not tell whose words are heard"
@@ -104,7 +104,7 @@ class StopButtons:
     def publishers(self) -> dict[bytes, str]:
         """The topics' current publishers: gid -> name of the node. Taken from the list of publishers, because rclpy's
         count_publishers does not remap the name."""
-        return {bytes(info.endpoint_gid): publisher_name(info) for info in self._all_infos()}
+        return {bytes(info.endpoint_gid): endpoint_node(info) for info in self._all_infos()}
 
     def _all_infos(self) -> list[Any]:
         return [info for topic in self._words.topics for info in self._publishers_info(topic)]
@@ -118,7 +118,7 @@ class StopButtons:
         for info in infos:
             gid = bytes(info.endpoint_gid)
             topic.discovered_s[gid] = discovered_s.get(gid, now_s)
-        named = {bytes(info.endpoint_gid): publisher_name(info) for info in infos}
+        named = {bytes(info.endpoint_gid): endpoint_node(info) for info in infos}
         kept = self._names if len(self._names) < MAX_PUBLISHERS else {}
         self._names = kept | named
         return infos
@@ -136,12 +136,12 @@ class StopButtons:
             return []
         limit_s = time.monotonic() - HISTORY_S
         silent = [info for gid, info in kept.items() if gid not in spoke and topic.discovered_s[gid] > limit_s]
-        return [publisher_name(info) for info in silent]
+        return [endpoint_node(info) for info in silent]
 
     def deaf_to(self) -> list[str]:
         """Nodes whose messages are not received: DDS does not match a publisher that is not reliable, or of another
         type."""
-        return sorted({publisher_name(info) for info in self._all_infos() if not _can_be_heard(info)})
+        return sorted({endpoint_node(info) for info in self._all_infos() if not _can_be_heard(info)})
 
     @property
     def pressed(self) -> bool | None:
@@ -202,7 +202,7 @@ class StopButtons:
             return ""
         if not infos:
             return f"nobody publishes {topic.name}"
-        names = ", ".join(sorted({publisher_name(info) for info in infos}))
+        names = ", ".join(sorted({endpoint_node(info) for info in infos}))
         if topic.bad_words:
             return f"no button signs {what} with our key ({topic.bad_words} words were refused; publishers: {names})"
         return f"{names} does not repeat {what} within {limit_s * 1e3:g} ms ({BUTTON_HINT})"

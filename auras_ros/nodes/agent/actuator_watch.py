@@ -13,6 +13,7 @@ from auras_ros.nodes.common.diagnostics import DiagnosticReport, Level, QosWatch
 from auras_ros.nodes.common.messages import JSON_LIMITS
 from auras_ros.nodes.common.qos import LATCHED
 from auras_ros.nodes.common.texts import MessageError, read_json
+from auras_ros.repeated_lines import RepeatedLines
 from auras_ros.ros import Node
 from auras_ros.ros.msg import String
 
@@ -29,7 +30,9 @@ class ActuatorWatch:
         self._heard_ns: int | None = None
         self._follows = ""  # the agent's session whose chunks it executes now
         self._unreadable = 0
-        self._said = False
+        self._was_silent = False
+        self._said = False  # whether the newest line in the log says that it is silent
+        self._lines = RepeatedLines()
         self._topic = subscribe(
             qos, String, f"{name}/state", self._on_state, LATCHED, JSON_LIMITS, self._refuse, periodic=True
         )
@@ -47,7 +50,8 @@ class ActuatorWatch:
 
     def _refuse(self, error: ValueError) -> None:
         self._unreadable += 1
-        self._node.get_logger().warning(f"refused: {error}", throttle_duration_sec=1.0)
+        if line := self._lines.line("state", f"refused: {error}"):
+            self._node.get_logger().warning(line)
 
     def silent(self) -> bool:
         """Whether its state is missing or too old; from any thread."""
@@ -63,12 +67,18 @@ class ActuatorWatch:
         silent = self.silent()
         if self._heard_ns is None and self._monotonic.now_ns() - self._since_ns < DISCOVERY_NS:
             return False
-        if silent and not self._said:
-            self._node.get_logger().error(f"actuator '{self._name}' is silent: no chunk is published")
-        elif not silent and self._said:
-            self._node.get_logger().info(f"actuator '{self._name}' is back")
-        self._said = silent
+        is_change = silent is not self._was_silent
+        self._was_silent = silent
+        if silent is not self._said:
+            self._say(silent, is_change)
         return silent
+
+    def _say(self, silent: bool, is_change: bool) -> None:
+        name, logger = self._name, self._node.get_logger()
+        text = f"actuator '{name}' is silent: no chunk is published" if silent else f"actuator '{name}' is back"
+        if line := self._lines.line("life", text, is_event=is_change):
+            self._said = silent
+            (logger.error if silent else logger.info)(line)
 
     def check(self) -> DiagnosticReport:
         heard_ns = self._heard_ns

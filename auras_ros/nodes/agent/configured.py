@@ -9,7 +9,7 @@ from auras_ros.nodes.agent.actuator_watch import ActuatorWatch
 from auras_ros.nodes.agent.frame_runner import ChunkGate, FrameRunner
 from auras_ros.nodes.agent.inputs import ObservationInputs
 from auras_ros.nodes.agent.loading import unload
-from auras_ros.nodes.agent.monitors import MonitorGate
+from auras_ros.nodes.agent.monitors import ANSWER, MonitorGate
 from auras_ros.nodes.agent.overload import OverloadLevel
 from auras_ros.nodes.agent.prompt import PROMPT, PromptGate
 from auras_ros.nodes.agent.publishers import AgentPublishers
@@ -21,8 +21,6 @@ from auras_ros.nodes.common.qos import ANSWERS, LATCHED
 from auras_ros.ros import Node
 from auras_ros.ros.bounded import text_limits
 from auras_ros.ros.msg import String
-
-ANSWER = "answer"
 
 
 class ConfiguredPolicy:
@@ -40,7 +38,7 @@ class ConfiguredPolicy:
         self._node, self.settings, self.pipelines = node, settings, pipelines
         checkpoint = pipelines[0].checkpoint
         self._contract = checkpoint.contract
-        self.inputs = ObservationInputs(node, checkpoint.spec, settings, qos)
+        self.inputs = ObservationInputs(node, checkpoint.spec, settings, qos, self._contract)
         self.actuator = ActuatorWatch(node, settings.actuator, settings.actuator_timeout_ms, qos)
         self.prompts = PromptGate(
             checkpoint.language, self._set_token_ids, settings.prompt_limit_bytes, node.get_logger()

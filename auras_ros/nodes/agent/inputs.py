@@ -1,7 +1,7 @@
 """The agent's inputs: cameras and joint states go into the assembler, and the newest observation comes out of it.
 
-Messages are not trusted: malformed ones and stamps from the future are refused, logged and counted. Nothing here runs a
-frame.
+Messages are not trusted: malformed ones and stamps from the future are refused, logged and counted. Why there is no
+observation is `input_causes`'s. Nothing here runs a frame.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from auras_ros.action import Contract
 from auras_ros.clock import MonotonicClock
 from auras_ros.nodes.agent.image_preparation import ImagePreparation
+from auras_ros.nodes.agent.input_causes import InputCauses
 from auras_ros.nodes.agent.settings import AgentSettings
-from auras_ros.nodes.common.bounded_subscription import subscribe, subscribe_to_camera
+from auras_ros.nodes.common.bounded_subscription import subscribe_to_camera, subscribe_with_info
 from auras_ros.nodes.common.diagnostics import DiagnosticReport, Level, QosWatch
 from auras_ros.nodes.common.input_counters import STATE, STATE_SLOT, InputCounters
+from auras_ros.nodes.common.joint_names import own_joints
 from auras_ros.nodes.common.messages import STATE_LIMITS, raw_pixels
 from auras_ros.nodes.common.stamps import StampReader
 from auras_ros.observation import (
@@ -32,15 +35,20 @@ from auras_ros.observation import (
     ObservationSpec,
     Picture,
     decode_compressed,
+    resizes_first,
     sent_encoding,
 )
+from auras_ros.repeated_lines import RepeatedLines
 from auras_ros.ros import Node, qos_profile_sensor_data
+from auras_ros.ros.image import stamp_ns
 from auras_ros.ros.msg import JointState
 from auras_ros.ros.received_image import ReceivedFile, ReceivedImage
 
 STATE_WAIT_NS = 20_000_000
 STATE_LAG_STEPS = 4
 SKEW_SAID_NS = 100_000_000  # a skew is reported only after this time: images of one instant come one after another
+CAUSE_AFTER_NS = 2_000_000_000  # the cause of a fault is logged only then: the ROS graph is not known at once
+MAX_RESIZED_PIXELS = 4096 * 2304  # of an image of another size than the checkpoint's: a larger one takes long
 
 
 class ObservationInputs:
@@ -50,12 +58,14 @@ class ObservationInputs:
     that a frame could use at once.
     """
 
-    def __init__(self, node: Node, spec: ObservationSpec, settings: AgentSettings, qos: QosWatch) -> None:
+    def __init__(
+        self, node: Node, spec: ObservationSpec, settings: AgentSettings, qos: QosWatch, contract: Contract
+    ) -> None:
         self._node, self._spec, self._settings = node, spec, settings
         self._monotonic = MonotonicClock()
         self._assembler = Assembler(
             spec, settings.camera_age_limit_ms, settings.state_age_limit_ms, settings.sync_tolerance_ms,
-            settings.stamp_ahead_ms,
+            settings.stamp_ahead_ms, resizes=settings.resize_images,
         )  # fmt: skip
         self._cameras = {camera.name: camera for camera in spec.cameras}
         self.arrivals = Arrivals(self._cameras)
@@ -65,18 +75,23 @@ class ObservationInputs:
         self._news = self._on_clock_jump = _nothing
         self._next_frame_ns: Callable[[], int] = lambda: 0
         self._refusals = InputCounters([*self._cameras, STATE])
+        self._causes = InputCauses(node, spec, contract, settings, self._refusals)
+        self._lines = RepeatedLines()
+        self._resized: dict[str, tuple[int, int]] = {}  # camera -> (height, width) of its images, where not as trained
         self._of_others = 0  # number of joint states with none of the policy's joints
         self._fault: ObservationFault | None = None
+        self._fault_since_ns = 0
+        self._said_none = False  # whether the newest line in the log says that there is no observation
         self._skewed_since_ns: int | None = None
         self._awaited_origin_ns = self._awaited_since_ns = -1
         self._latching = threading.Lock()
-        self._stamps = StampReader(node, self._on_jump)
+        self._stamps = StampReader(node, self._on_jump, settings.stamp_rule())
         self._topics = [self._subscribe_to_camera(name, qos) for name in self._cameras]
         self._topics.append(
-            subscribe(
+            subscribe_with_info(
                 qos,
                 JointState,
-                STATE,
+                settings.joint_states_topic,
                 self._on_joint_states,
                 qos_profile_sensor_data,
                 STATE_LIMITS,
@@ -86,10 +101,9 @@ class ObservationInputs:
         )
 
     def _subscribe_to_camera(self, name: str, qos: QosWatch) -> Any:
-        on_image = partial(self._on_image, name)
-        return subscribe_to_camera(
-            qos, name, on_image, partial(self._refuse_image, name), compressed=self._settings.compressed
-        )
+        topic, on_image = self._causes.camera_topics[name], partial(self._on_image, name)
+        refuse = partial(self._refuse_image, name)
+        return subscribe_to_camera(qos, topic, on_image, refuse, compressed=self._settings.compressed)
 
     def open(
         self, news: Callable[[], None], on_clock_jump: Callable[[], None], next_frame_ns: Callable[[], int] = lambda: 0
@@ -137,7 +151,8 @@ class ObservationInputs:
             fault = replace(error.fault, source=f"{name}: {error.fault.source}")  # an image does not name its camera
             self._refuse(name, self._assembler.count(fault))
             return
-        stamp, latency_ns = self._stamps.read(message.header)
+        self._note_size(name, frame.shape[:2])
+        stamp, latency_ns = self._stamps.read(message.header, is_image=True)
         now_ns = self._monotonic.now_ns()
         if not self._put(name, lambda: self._assembler.put_image(name, frame, stamp, now_ns, latency_ns), now_ns):
             return
@@ -154,9 +169,27 @@ class ObservationInputs:
     def _decoded(self, name: str, message: ReceivedImage | ReceivedFile) -> Any:
         """RGB, uint8 [height, width, 3]. Raises ObservationError."""
         size = self._cameras[name].height, self._cameras[name].width
+        expected = None if self._settings.resize_images else size
+        max_pixels = max(MAX_RESIZED_PIXELS, size[0] * size[1])
         if isinstance(message, ReceivedFile):
-            return decode_compressed(message.data, expected=size, encoding=sent_encoding(message.format))
-        return raw_pixels(message, size)
+            return decode_compressed(message.data, max_pixels, expected, encoding=sent_encoding(message.format))
+        return raw_pixels(message, expected, max_pixels)
+
+    def _note_size(self, name: str, size: tuple[int, int]) -> None:
+        """Warn once of each other size than the checkpoint's: the images are resized."""
+        camera = self._cameras[name]
+        trained = camera.height, camera.width
+        if size == trained:
+            self._resized.pop(name, None)
+        elif self._resized.get(name) != size:
+            self._resized[name] = size
+            how = "the checkpoint's own resize takes them" if resizes_first(camera) else "they are stretched to that"
+            text = (
+                f"{name}: images are {size[0]} x {size[1]}, the checkpoint's are {trained[0]} x {trained[1]}: {how}. "
+                "The policy must see what it was trained on; resize_images: false refuses them"
+            )
+            if line := self._lines.line(f"{name} size", text, cause=str(size)):
+                self._node.get_logger().warning(line)
 
     def _refuse_image(self, name: str, error: ValueError) -> None:
         """Refuse a payload that is no image."""
@@ -181,17 +214,20 @@ class ObservationInputs:
         self._news()
 
     def _on_unprepared(self, picture: Picture, error: Exception) -> None:
-        self._node.get_logger().error(f"an image cannot be prepared: {error!r}", throttle_duration_sec=1.0)
+        if line := self._lines.line("preparation", f"an image cannot be prepared: {error!r}"):
+            self._node.get_logger().error(line)
 
-    def _on_joint_states(self, message: JointState) -> None:
+    def _on_joint_states(self, message: JointState, info: Any) -> None:
         if not self._taking:
             return
-        names, now_ns = list(message.name), self._monotonic.now_ns()
+        now_ns, prefix = self._monotonic.now_ns(), self._settings.joint_prefix
+        names, positions = own_joints(message.name, np.asarray(message.position, dtype=np.float64), prefix)
         if not self._assembler.wants(names):  # another driver's joints
             self._of_others += 1
+            self._causes.note_other_names(list(message.name))
             return
-        stamp, latency_ns = self._stamps.read(message.header)
-        positions = np.asarray(message.position, dtype=np.float64)
+        self._causes.note_joints(info, names, positions.tolist(), stamp_ns(message.header), now_ns)
+        stamp, latency_ns = self._stamps.read(message.header, is_image=False)
         self._put(STATE, lambda: self._assembler.put_state(names, positions, stamp, now_ns, latency_ns), now_ns)
         self._news()
 
@@ -208,7 +244,8 @@ class ObservationInputs:
 
     def _refuse(self, source: str, fault: ObservationFault) -> None:
         self._refusals.refused(source, fault)
-        self._node.get_logger().warning(str(fault), throttle_duration_sec=1.0)
+        if line := self._lines.line(source, str(fault), cause=fault.name.value):
+            self._node.get_logger().warning(line)
 
     def _on_jump(self) -> None:
         self._on_clock_jump()
@@ -221,10 +258,10 @@ class ObservationInputs:
             observation = self._assembler.latch(now_ns)
             if isinstance(observation, ObservationFault):
                 if not self._passes(observation, now_ns):
-                    self._note(observation)
+                    self._note(observation, now_ns)
                 return None
             self._skewed_since_ns = None
-            self._note(None)
+            self._note(None, now_ns)
             return None if self._state_is_due(observation, now_ns) else observation
 
     def _passes(self, fault: ObservationFault, now_ns: int) -> bool:
@@ -251,13 +288,24 @@ class ObservationInputs:
             self._awaited_origin_ns, self._awaited_since_ns = observation.origin_mono_ns, now_ns
         return now_ns - self._awaited_since_ns < STATE_WAIT_NS
 
-    def _note(self, fault: ObservationFault | None) -> None:
+    def _note(self, fault: ObservationFault | None, now_ns: int) -> None:
         """Log when observations fail, and when they are back."""
         known, self._fault = self.fault, fault
         if fault and self.fault != known:
-            self._node.get_logger().warning(f"no observation: {fault}")
+            self._fault_since_ns = now_ns
+            self._say_no_observation(str(fault), self.fault, is_event=True)
         elif known and not fault:
-            self._node.get_logger().info("observations are back")
+            self._say_back(is_event=True)
+
+    def _say_no_observation(self, text: str, cause: str, *, is_event: bool) -> None:
+        if line := self._lines.line("observation", f"no observation: {text}", cause, is_event=is_event):
+            self._said_none = True
+            self._node.get_logger().warning(line)
+
+    def _say_back(self, *, is_event: bool) -> None:
+        if line := self._lines.line("observation", "observations are back", cause="", is_event=is_event):
+            self._said_none = False
+            self._node.get_logger().info(line)
 
     # -- diagnostics --------------------------------------------------------------------------------------
 
@@ -270,8 +318,23 @@ class ObservationInputs:
         values |= {f"fault {name}": count for name, count in counters["faults"].items()}
         if not self._taking:
             return DiagnosticReport(Level.OK, "not active: messages are ignored", values)
+        values |= {f"{name} resized from": f"{size[0]} x {size[1]}" for name, size in self._resized.items()}
+        for name, topic in self._causes.camera_topics.items():
+            values[f"{name} topic"] = self._node.resolve_topic_name(topic)
+        warning = self._causes.warning(now_ns)
         if fault := self._fault:
-            return DiagnosticReport(Level.ERROR, f"no observation: {fault}{self._refusals.cause(fault)}", values)
+            cause = self._causes.cause(fault, now_ns)
+            text = f"{fault}{cause}"
+            if now_ns - self._fault_since_ns >= CAUSE_AFTER_NS:
+                explained = "; explained" if cause else ""
+                self._say_no_observation(text, f"{fault.source} {fault.name.value}{explained}", is_event=False)
+            return DiagnosticReport(Level.ERROR, f"no observation: {text}", values)
+        if self._said_none:
+            self._say_back(is_event=False)
+        if warning:
+            if line := self._lines.line("publishers", warning):
+                self._node.get_logger().warning(line)
+            return DiagnosticReport(Level.WARN, warning, values)
         return DiagnosticReport(Level.OK, "observations are received", values)
 
 

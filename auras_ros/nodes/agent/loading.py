@@ -20,6 +20,7 @@ from auras_ros.nodes.common.messages import host_id
 from auras_ros.parameters import ParameterError
 from auras_ros.pipeline.plan import PlanError, TooSlowError
 from auras_ros.ros.refusals import SETTINGS_ERRORS
+from auras_ros.topic_names import check_cameras
 
 _OWN = (CheckpointError, DeviceError, ParameterError, PlanError, OSError)
 BAD_SETTINGS_ERRORS: tuple[type[Exception], ...] = (*_OWN, *SETTINGS_ERRORS)  # invalid settings
@@ -37,15 +38,18 @@ class LoadedPlans:
 
 def load_policy(settings: AgentSettings, session: str, say: Callable[[str], None]) -> LoadedPlans:
     """The pipelines of the first plan and of the fallback. say: is told each step."""
+    settings.check()
     plans, cores, folder = settings.plans(), settings.core_numbers(), resources.checkpoint(settings.checkpoint)
     how = PipelineSettings(
         settings.seed, host_id(), session, settings.device, settings.dtype, settings.offload(),
-        settings.threads, cores,
+        settings.threads, cores, str(settings.stamp_rule()),
     )  # fmt: skip
     checked("workers", cores, settings.threads)
     with ExitStack() as refused:  # what was made before a refusal is closed
         first = load_pipeline(folder, plans[0], how, MonotonicClock(), say)
         refused.callback(first.executor.close)
+        cameras = [camera.name for camera in first.checkpoint.spec.cameras]
+        check_cameras("agent", settings.topics_of_cameras(), cameras)
         if first.checkpoint.language is not None:
             say("tokenizer")
             first.checkpoint.language.prepare()

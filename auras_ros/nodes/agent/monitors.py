@@ -16,7 +16,9 @@ from auras_ros.nodes.agent.monitor_rules import MonitorRule, MonitorVerdict, rea
 from auras_ros.nodes.agent.prompt import PromptGate
 from auras_ros.nodes.common.diagnostics import DiagnosticReport, Level
 from auras_ros.nodes.common.texts import MessageError
+from auras_ros.repeated_lines import RepeatedLines
 
+ANSWER = "answer"  # the topic
 SHOWN = 40  # characters of a name or a label
 
 
@@ -68,6 +70,7 @@ class MonitorGate:
         self._begin_epoch: Callable[[Callable[[], None]], None] = lambda change: change()
         self._next_epoch: Callable[[], int] = lambda: 0
         self._said = ""  # in the log
+        self._lines = RepeatedLines()
         self.verdicts, self.refused, self.pauses, self._refusal = 0, 0, 0, ""
 
     @property
@@ -91,7 +94,8 @@ class MonitorGate:
     def refuse(self, reason: str) -> None:
         """Count a message of the topic that is no verdict."""
         self.refused, self._refusal = self.refused + 1, reason
-        self._logger.warning(f"refused: {reason}", throttle_duration_sec=1.0)
+        if line := self._lines.line("answer", f"refused: {reason}"):
+            self._logger.warning(line)
 
     def _hear(self, verdict: MonitorVerdict) -> None:
         at_ns = self._monotonic.now_ns()
@@ -166,7 +170,11 @@ class MonitorGate:
 
     def _say(self, reason: str) -> None:
         if bool(reason) is not bool(self._said):
-            self._logger.warning(f"the policy pauses: {reason}" if reason else "no monitor pauses the policy any more")
+            text = f"the policy pauses: {reason}" if reason else "no monitor pauses the policy any more"
+            line = self._lines.line("pause", text, cause=str(bool(reason)), is_event=False)
+            if not line:
+                return  # the next call tries again
+            self._logger.warning(line)
         self._said = reason
 
     def check(self) -> DiagnosticReport:

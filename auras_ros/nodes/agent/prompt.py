@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from auras_ros.nodes.common.diagnostics import DiagnosticReport, Level
 from auras_ros.nodes.common.latest_worker import LatestWorker
 from auras_ros.nodes.common.texts import text_refusal
+from auras_ros.repeated_lines import RepeatedLines
 
 PROMPT = "prompt"
 SHOWN_CHARS = 80
@@ -57,6 +58,7 @@ class PromptGate:
         self._since_epoch = 0  # chunks of this epoch and later answer `active`
         self._unusable = "", ""  # a text, and why it cannot become active
         self.accepted, self.refused, self._refusal = 0, 0, ""
+        self._lines = RepeatedLines()
         self._begin_epoch: Callable[[Callable[[], None]], None] = lambda change: change()  # no frames yet: at once
         self._next_epoch: Callable[[], int] = lambda: 0
         self._tokenizer: LatestWorker[str] | None = None
@@ -84,7 +86,8 @@ class PromptGate:
         """Count a message of the topic that is no prompt."""
         self._refusal = reason
         self.refused += 1
-        self._logger.warning(f"refused: {reason}", throttle_duration_sec=1.0)
+        if line := self._lines.line(PROMPT, f"refused: {reason}"):
+            self._logger.warning(line)
 
     def run_instead(self, text: str | None) -> None:
         """Run a prompt other than the one that the topic asked for, whatever comes there; None: that one again. text:

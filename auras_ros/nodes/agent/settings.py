@@ -8,14 +8,25 @@ from typing import ClassVar
 
 from auras_ros.device import Offload
 from auras_ros.nodes.agent.monitor_rules import MonitorRule, read_rules
+from auras_ros.nodes.common.input_settings import (
+    StampRule,
+    camera_topics,
+    check_joint_prefix,
+    joint_prefix,
+    joint_states_topic,
+    receipt_latency_ms,
+    stamps,
+)
 from auras_ros.parameters import ParameterError, core_numbers, parameter, remote_configuration
 from auras_ros.pipeline.plan import Plan, PlanError
+from auras_ros.repeated_lines import log_every_s
+from auras_ros.topic_names import check_topic, read_camera_topics
 
 
 @dataclass(frozen=True)
 class AgentSettings:
-    """Parameters of the agent. All but `autostart` and `remote_configuration` are read at the next configure and
-    refused while it is active."""
+    """Parameters of the agent. All but `autostart`, `log_every_s` and `remote_configuration` are read at the next
+    configure and refused while it is active."""
 
     autostart: bool = parameter(False, "configure and activate at start; otherwise somebody else must do it")
     remote_configuration: bool = remote_configuration()
@@ -44,6 +55,15 @@ class AgentSettings:
         1000.0, "an answer about an older image counts as none: without one to each rule's question the policy pauses",
         1.0, 60000.0,
     )  # fmt: skip
+    camera_topics: tuple[str, ...] = camera_topics()
+    joint_states_topic: str = joint_states_topic()
+    joint_prefix: str = joint_prefix()
+    resize_images: bool = parameter(
+        True,
+        "resize images of another size than the checkpoint's, with its own resize if it has one; false: refuse them",
+    )
+    stamps: str = stamps()
+    receipt_latency_ms: float = receipt_latency_ms()
     camera_age_limit_ms: float = parameter(350.0, "no frame runs on an older camera image", 1.0, 60000.0)
     state_age_limit_ms: float = parameter(350.0, "no frame runs on older joint states", 1.0, 60000.0)
     sync_tolerance_ms: float = parameter(50.0, "how far apart the cameras' newest stamps may be", 0.0, 10000.0)
@@ -55,6 +75,7 @@ class AgentSettings:
         True, "with a plan's frame_period_ms: frames keep in phase with the cameras and wait for an image that is due"
     )
     compressed: bool = parameter(False, "subscribe to .../image_raw/compressed instead of .../image_raw")
+    log_every_s: float = log_every_s()
     device: str = parameter("cpu", "where the policy runs: cpu, cuda, or auto (cuda if there is a GPU)")
     dtype: str = parameter(
         "auto", "type of the weights: float32, bfloat16, float16, or auto (cpu: float32; cuda: as they are stored)"
@@ -91,6 +112,14 @@ class AgentSettings:
         except ValueError as error:
             raise ParameterError(f"agent: {error}") from error
 
+    def topics_of_cameras(self) -> dict[str, str]:
+        """Camera -> topic, of those that `camera_topics` names. Raises ParameterError."""
+        return read_camera_topics("agent", self.camera_topics)
+
+    def stamp_rule(self) -> StampRule:
+        """Raises ParameterError."""
+        return StampRule.read("agent", self.stamps, self.receipt_latency_ms)
+
     def offload(self) -> Offload | None:
         """Raises ParameterError, or DeviceError by name."""
         folder = Path(self.offload_folder).expanduser() if self.offload_folder else None
@@ -105,3 +134,7 @@ class AgentSettings:
         self.plans()
         self.core_numbers()
         self.monitor_rules()
+        self.topics_of_cameras()
+        check_topic("agent", "joint_states_topic", self.joint_states_topic)
+        check_joint_prefix("agent", self.joint_prefix)
+        self.stamp_rule()

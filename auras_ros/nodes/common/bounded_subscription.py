@@ -75,14 +75,13 @@ def _full_name(qos: QosWatch, topic: str) -> str:
 
 def subscribe_to_camera(
     qos: QosWatch,
-    name: str,
+    topic: str,
     callback: Callable[[Any], object],
     refuse: Callable[[ValueError], object],
     *,
     compressed: bool,
 ) -> WatchedReader:
     """The subscription to a camera's images, raw or compressed. Of images that wait, only the newest is read."""
-    kind, end = (CompressedImage, "/compressed") if compressed else (Image, "")
-    topic = f"camera/{name}/image_raw{end}"
+    kind = CompressedImage if compressed else Image
     read = image_reader(compressed=compressed)
     return subscribe(qos, kind, topic, callback, IMAGES, IMAGE_LIMITS, refuse, read=read, newest=True, periodic=True)

@@ -20,6 +20,7 @@ from auras_ros import parameter_file, resources
 from auras_ros.parameter_file import SECTION, KeyPath, ParameterFileError
 from auras_ros.parameters import ParameterError, checked, parameter, unknown
 from auras_ros.spelling import nearest
+from auras_ros.topic_names import RemapRule, read_remaps
 
 EXECUTABLES = {
     "agent": "auras_ros.nodes.agent.node",
@@ -56,8 +57,12 @@ class Supervision:
     sim: str = parameter("pusht", "the world of sim_bridge: one of `auras list simulators`, as pusht:drift_px=0.5")
     respawn: bool = parameter(True, "restart a process that ended, after a growing delay")
     discovery_range: str = parameter("", f"who may find the nodes: {', '.join(RANGES)}; empty: only this machine")
+    remap: tuple[str, ...] = parameter(
+        (), "remapping rules for every process, such as joint_states:=/robot/joint_states, or agent:joint_states:=..."
+    )
 
     def __post_init__(self) -> None:
+        read_remaps(self.remap)
         if self.discovery_range not in ("", *RANGES):
             raise ParameterError(f"discovery_range: must be one of {', '.join(RANGES)}, got {self.discovery_range!r}")
         self.node(BRIDGE)
@@ -68,6 +73,10 @@ class Supervision:
             return importlib.import_module(WORLDS).find(self.sim).world.name if executable == BRIDGE else executable
         except ValueError as error:
             raise ParameterError(str(error)) from error
+
+    @property
+    def remaps(self) -> tuple[RemapRule, ...]:
+        return read_remaps(self.remap)
 
     @property
     def started(self) -> tuple[str, ...]:
@@ -150,6 +159,7 @@ def read_parameters_file(path: Path) -> NodeConfig:
     supervision = Supervision(**{name: _frozen(value) for name, value in sections.pop(SUPERVISOR, {}).items()})
     reading.unstarted(supervision.started)
     reading.different_checkpoints(sections, supervision.started)
+    reading.different_joints(sections, supervision.started)
     notes = tuple(reading.foreign), tuple(reading.warnings)
     return NodeConfig(path, supervision, sections, _placed(path, sections), *notes)
 
@@ -345,6 +355,16 @@ class _Reading:
             named = f"checkpoint is {actuators!r}, the agent's is {agents!r}"
             text = f"actuator: {named}: it arms only if the files are the same"
             self._warn(("actuator", SECTION, "checkpoint"), text)
+
+    def different_joints(self, sections: Mapping[str, Mapping[str, Any]], started: Sequence[str]) -> None:
+        """Warn of an actuator that reads the robot's joints elsewhere than the agent that the file starts beside it."""
+        for name in ("joint_states_topic", "joint_prefix") if {"actuator", "agent"} <= set(started) else ():
+            actuators, agents = (
+                sections.get(node, {}).get(name, parameters_of(node)[name].default) for node in ("actuator", "agent")
+            )
+            if actuators != agents:
+                text = f"actuator: {name} is {actuators!r}, the agent's is {agents!r}: both read the robot's joints"
+                self._warn(("actuator", SECTION, name), text)
 
     def _processes(self, at: KeyPath, names: tuple[Any, ...]) -> None:
         known = ", ".join(EXECUTABLES)

@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Iterable
 
 from auras_ros.observation import ObservationFault
+from auras_ros.topic_names import JOINT_STATES
 
-STATE = "joint_states"
+STATE = JOINT_STATES  # its name in diagnostics, whatever its topic
 STATE_SLOT = "state"  # its name in faults
+SILENT_NS = 1_000_000_000
 
 
 class InputCounters:
@@ -32,6 +34,11 @@ class InputCounters:
         """Why a stream has nothing new, if its messages are refused; else empty."""
         reason = self._reasons.get(STATE if fault.source == STATE_SLOT else fault.source)
         return f"; its newest message was refused: {reason}" if reason else ""
+
+    def is_silent(self, fault: ObservationFault, now_ns: int) -> bool:
+        """Whether no message of the fault's stream was accepted for a second."""
+        taken_ns = self._taken_ns.get(STATE if fault.source == STATE_SLOT else fault.source)
+        return taken_ns is None or now_ns - taken_ns > SILENT_NS
 
     def values(self, now_ns: int) -> dict[str, object]:
         """For each source: the age of its last accepted message, the number of refused ones, and the newest reason."""

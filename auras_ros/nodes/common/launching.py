@@ -33,6 +33,7 @@ from auras_ros.nodes.common.bring_up import RETRY_DELAYS_S, BringUp
 from auras_ros.nodes.common.config import BRIDGE, LIFECYCLE, NodeConfig, bridge_alone, read_config
 from auras_ros.nodes.common.enclave import enclave_variables
 from auras_ros.nodes.common.supervisor import BRAKING_S
+from auras_ros.topic_names import read_remaps
 
 ACTUATOR, VLM = "actuator", "vlm"
 DEFAULT_CONFIG = "pusht"
@@ -47,6 +48,7 @@ ARGUMENTS = {  # name -> default, description
     "respawn": ("", f"restart ended processes: {AS_CONFIGURED}"),
     "use_sim_time": ("", f"follow /clock: {AS_CONFIGURED}"),
     "end_with_launch": ("false", "true: SIGTERM the processes however ros2 launch ends"),
+    "remap": ("", "remapping rules for every node, such as joint_states:=/robot/joint_states, separated by commas"),
     "log_level": ("info", "debug, info, warn, error or fatal"),
 }
 OF_THE_SIMULATOR = {
@@ -91,9 +93,12 @@ def _actions(context: Any, what: str, chosen: Callable[[str], bool]) -> list[Any
     if not executables:
         raise RuntimeError(f"{config.path}: supervisor.processes lists no {what}")
     respawn = _flag(arguments, "respawn")
+    given = [rule.strip() for rule in arguments["remap"].split(",") if rule.strip()]
+    remaps = (*read_remaps(given), *config.supervision.remaps)  # of two rules for one name, ROS 2 takes the first
+    rule_words = [word for rule in remaps for word in rule.arguments()]
     options = {
         "namespace": arguments["namespace"],
-        "ros_arguments": ["--log-level", arguments["log_level"]],
+        "ros_arguments": ["--log-level", arguments["log_level"], *rule_words],
         "output": "screen",
         "respawn": config.supervision.respawn if respawn is None else respawn,
         "respawn_delay": RESPAWN_DELAY_S,

@@ -24,6 +24,7 @@ from auras_ros.nodes.common.status import LoadedNodeStatus
 from auras_ros.nodes.common.transitions import answer_illegal_transitions
 from auras_ros.panics import ExtensionPanicError
 from auras_ros.parameters import UnloadableError
+from auras_ros.repeated_lines import set_log_interval
 from auras_ros.ros import LifecycleNode, LifecycleState, Parameter, TransitionCallbackReturn
 from auras_ros.ros.local_log import local_logger
 from auras_ros.ros.msg import SetParametersResult
@@ -32,6 +33,7 @@ from auras_ros.ros.settings import current_parameters, declare_parameters, refus
 SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
 FILE_ERRORS = (FolderError, UnloadableError)  # their messages say what was found on the disk
 FINALIZED = "finalized"
+AT_START = ("autostart", "log_every_s")  # parameters that are read only then
 POLL_S = 0.1  # how often configure reports its progress
 STALL_S = 5.0
 T = TypeVar("T")
@@ -55,6 +57,7 @@ class LoadedNode(LifecycleNode):
         super().__init__(self.NAME, **node_options)
         answer_illegal_transitions(self)
         declare_parameters(self, self.SETTINGS, live=self.SETTINGS.__dataclass_fields__)
+        set_log_interval(float(self.get_parameter("log_every_s").value))
         self.add_on_set_parameters_callback(self._on_set)
         self._life, self._stop_requested = status, asked
         self._monotonic = MonotonicClock()
@@ -209,8 +212,8 @@ class LoadedNode(LifecycleNode):
         name, lifecycle = self.NAME, self._life.lifecycle
         for each in parameters:
             reason = refusal(self, self.SETTINGS, each)
-            if each.name == "autostart":
-                reason = f"{name}: autostart: can only be set at start-up"
+            if each.name in AT_START:
+                reason = f"{name}: {each.name}: can only be set at start-up"
             elif each.name in self.SETTINGS.__dataclass_fields__ and lifecycle not in ("unconfigured", "inactive"):
                 reason = f"{name}: {each.name}: read at configure; the {name} is {lifecycle}: deactivate it first"
             if reason:

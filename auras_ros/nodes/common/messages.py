@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from auras_ros.action import Chunk, Command, Contract, from_wire, to_wire
 from auras_ros.nodes.common.texts import MAX_TEXT, MessageError, read_json
-from auras_ros.observation import MAX_MESSAGE_BYTES, decode_raw
+from auras_ros.observation import MAX_MESSAGE_BYTES, MAX_PIXELS, decode_raw
 from auras_ros.ros.bounded import PayloadLimits
 from auras_ros.ros.msg import Float64MultiArray, MultiArrayDimension, MultiArrayLayout, String
 from auras_ros.ros.received_image import ReceivedImage, read_compressed, read_image
@@ -90,8 +90,11 @@ def image_reader(*, compressed: bool) -> Callable[[memoryview | bytes], Any]:
     return read_compressed if compressed else read_image
 
 
-def raw_pixels(message: ReceivedImage, expected: tuple[int, int] | None = None) -> NDArray[np.uint8]:
-    """RGB, uint8 [height, width, 3]. expected: the only (height, width) that is accepted. Raises ObservationError."""
+def raw_pixels(
+    message: ReceivedImage, expected: tuple[int, int] | None = None, max_pixels: int = MAX_PIXELS
+) -> NDArray[np.uint8]:
+    """RGB, uint8 [height, width, 3]. expected: the only (height, width) that is accepted. max_pixels: no larger image
+    is. Raises ObservationError."""
     return decode_raw(
         height=message.height,
         width=message.width,
@@ -99,6 +102,7 @@ def raw_pixels(message: ReceivedImage, expected: tuple[int, int] | None = None) 
         step=message.step,
         data=message.data,
         is_bigendian=message.is_bigendian,
+        max_pixels=max_pixels,
         expected=expected,
     )
 

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+from auras_ros.repeated_lines import RepeatedLines
 from auras_ros.ros import DurabilityPolicy, Node, ReliabilityPolicy
 from auras_ros.ros.deaf import dropped_bytes, rediscover, renew_services
 from auras_ros.ros.identity import IDENTIFIES_PUBLISHERS, UNKNOWN, publisher_of
@@ -32,6 +33,7 @@ AT_ONCE_S = 2.5  # a new reader that hears so soon shows that the old one was de
 DROPPED_MESSAGES = 3  # a reader that has dropped so many, and delivered none, is deaf
 STOOD_STILL_S = 3 * LOOK_PERIOD_S  # so long between two looks: this process did not run
 FEW_MESSAGES = 3  # a publisher that sent no more than this in a silence that long stood still itself
+SAID_INTERVALS = 10.0  # between two lines about one reader: its node says in each interval what is missing
 KEPT_ARRIVALS = 10  # of each publisher
 KEPT_MESSAGES = 64  # of each rare topic: a new reader may get messages again that the old one had
 
@@ -238,6 +240,7 @@ class ReaderWatch:
         self._clock = clock
         self._readers: list[WatchedReader] = []
         self._looked_s: float | None = None
+        self._lines = RepeatedLines(SAID_INTERVALS, clock)
         self._closed_counts: dict[str, tuple[int, int]] = {}  # those of closed readers, as `counts` has them
 
     def add(
@@ -295,7 +298,9 @@ class ReaderWatch:
     def _renew(self, reader: WatchedReader, silent: list[bytes], names: str) -> None:
         dropped = reader.newly_dropped_bytes()
         reader.renew_because_of(silent)
-        self._warn(f"{reader.topic}: {names} is alive and not heard: new reader, the {_ordinal(reader.renewed_count)}")
+        text = f"{reader.topic}: {names} is alive and not heard: new reader, the {_ordinal(reader.renewed_count)}"
+        if line := self._lines.line(reader.topic, text, cause=names):
+            self._warn(line)
         if dropped and (count := rediscover(self._node)):
             self._warn(
                 f"{reader.topic}: the old reader had dropped {dropped} bytes: a broken or forged packet was received; "

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -21,6 +22,7 @@ from auras_ros.action.limits import MAX_BRAKING_S
 from auras_ros.exit_status import BAD_SETTINGS, TOO_SLOW
 from auras_ros.nodes.common.config import BRIDGE, EXECUTABLES, LIFECYCLE, SPARED, read_config
 from auras_ros.nodes.common.enclave import enclave_variables
+from auras_ros.topic_names import RemapRule
 
 RESTART_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 TOO_SLOW_DELAYS_S = (16.0, 30.0)  # after those: each try loads a policy, on a machine that is overloaded
@@ -65,7 +67,7 @@ class Supervisor:
     Raises ConfigError for a config that cannot be run.
 
     parameters: node name -> overrides of the file's parameters. sim: the world of the bridge, in place of the file's.
-    log: for the processes' output; None: inherited.
+    remaps: rules for every process; they come before the file's. log: for the processes' output; None: inherited.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Supervisor:
         log: IO[Any] | None = None,
         parameters: dict[str, dict[str, Any]] | None = None,
         sim: str = "",
+        remaps: Sequence[RemapRule] = (),
     ) -> None:
         read = self.read = read_config(config)
         self.respawn, self.warnings = read.supervision.respawn, read.warnings
@@ -83,6 +86,7 @@ class Supervisor:
         self._namespace = f"/{namespace.strip('/')}" if namespace else ""
         self._moved = _under(self._namespace, config) if namespace else ""
         self._overrides = dict(parameters or {})
+        self.remaps = (*remaps, *read.supervision.remaps)  # of two rules for one name, ROS 2 takes the first
         self._placed = read.placed  # paths relative to the config
         self._slots = [_Slot(name) for name in read.supervision.processes]
 
@@ -179,6 +183,7 @@ class Supervisor:
         command = [*child, *own, "--ros-args", *self._parameters(slot)]
         if self._namespace:
             command += ["-r", f"__ns:={self._namespace}"]
+        command += [word for rule in self.remaps for word in rule.arguments()]
         # of the name in the config, whatever world is started in its place: the policy file is made from the config
         enclave = enclave_variables(self.read.supervision.node(slot.name), self._namespace)
         slot.process = subprocess.Popen(

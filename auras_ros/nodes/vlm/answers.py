@@ -64,7 +64,7 @@ class AnswerPublishers:
     def __init__(self, qos: QosWatch) -> None:
         self._answers = qos.create_publisher(String, "answer", ANSWERS)
         self._pieces = qos.create_publisher(String, "answer/stream", PIECES)
-        self.origin: dict[str, Any] = {}  # session and model, in every answer
+        self.origin: dict[str, Any] = {}  # session, model and how stamps are known, in every answer
         self.detections: DetectionPublisher | None = None  # while adapters can be asked for
 
     def piece(self, asked: AskedQuestion, index: int, text: str, finish: str | None) -> None:

@@ -19,6 +19,7 @@ from auras_ros.nodes.common.diagnostics import DiagnosticReport, Level, QosWatch
 from auras_ros.nodes.common.input_counters import InputCounters
 from auras_ros.nodes.common.messages import raw_pixels
 from auras_ros.nodes.common.stamps import StampReader
+from auras_ros.nodes.common.topic_causes import why_no_image
 from auras_ros.nodes.vlm.settings import VlmSettings
 from auras_ros.observation import (
     FaultName,
@@ -31,8 +32,11 @@ from auras_ros.observation import (
     sent_encoding,
 )
 from auras_ros.observation.images import ImageArray
+from auras_ros.repeated_lines import RepeatedLines
 from auras_ros.ros import Node
+from auras_ros.ros.msg import CompressedImage, Image
 from auras_ros.ros.received_image import ReceivedFile, ReceivedImage
+from auras_ros.topic_names import image_topic
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,12 +67,16 @@ class CameraInputs:
         self._past = {name: deque[CameraImage](maxlen=settings.kept()) for name in names}
         self._counters = InputCounters(names)
         self._news: Callable[[str], None] | None = None
-        self._stamps = StampReader(node, self.forget)
+        self._stamps = StampReader(node, self.forget, settings.stamp_rule())
+        self._lines = RepeatedLines()
+        topics = settings.topics_of_cameras()
+        self._names = {name: image_topic(name, topics, compressed=self._compressed) for name in names}
         self._topics = [self._subscribe_to_camera(name, qos) for name in names]
 
     def _subscribe_to_camera(self, name: str, qos: QosWatch) -> Any:
         on_image = partial(self._on_image, name)
-        return subscribe_to_camera(qos, name, on_image, partial(self._refuse_image, name), compressed=self._compressed)
+        refuse = partial(self._refuse_image, name)
+        return subscribe_to_camera(qos, self._names[name], on_image, refuse, compressed=self._compressed)
 
     def open(self, news: Callable[[str], None]) -> None:
         """Take messages from now on. `news(camera)` is called for each new image."""
@@ -95,7 +103,7 @@ class CameraInputs:
         """Raises ObservationError if there is none, or if it is older than the limit."""
         found = self._slots[camera].latest(self._monotonic.now_ns())
         if isinstance(found, ObservationFault):
-            raise ObservationError(found.name, found.source, f"{found.detail}{self._counters.cause(found)}")
+            raise ObservationError(found.name, found.source, f"{found.detail}{self._cause(found)}")
         return found
 
     def frames(self, camera: str, count: int, stride: int) -> tuple[CameraImage, ...]:
@@ -120,10 +128,22 @@ class CameraInputs:
         if self._news is None:
             return DiagnosticReport(Level.OK, "not active: messages are ignored", values)
         found = [slot.latest(now_ns) for slot in self._slots.values()]
-        faults = [f"{each}{self._counters.cause(each)}" for each in found if isinstance(each, ObservationFault)]
+        faults = [f"{each}{self._cause(each)}" for each in found if isinstance(each, ObservationFault)]
         if faults:
             return DiagnosticReport(Level.ERROR, f"questions are refused: {'; '.join(faults)}", values)
         return DiagnosticReport(Level.OK, "images are received", values)
+
+    def _cause(self, fault: ObservationFault) -> str:
+        """Why a camera has nothing new: its newest message was refused, or none comes; empty if the fault says it."""
+        if refused := self._counters.cause(fault):
+            return refused
+        if fault.name not in (FaultName.MISSING, FaultName.STALE) or not self._is_silent(fault):
+            return ""
+        kind = CompressedImage if self._compressed else Image
+        return f"; {why_no_image(self._node, fault.source, self._names, kind)}"
+
+    def _is_silent(self, fault: ObservationFault) -> bool:
+        return self._counters.is_silent(fault, self._monotonic.now_ns())
 
     def _on_image(self, name: str, message: ReceivedImage | ReceivedFile) -> None:
         if self._news is None:
@@ -133,7 +153,7 @@ class CameraInputs:
         except ObservationError as error:
             self._refuse(name, replace(error.fault, source=f"{name}: {error.fault.source}"))
             return
-        stamp, latency_ns = self._stamps.read(message.header)
+        stamp, latency_ns = self._stamps.read(message.header, is_image=True)
         slot, now_ns = self._slots[name], self._monotonic.now_ns()
         before = slot.item()
         put = slot.put(pixels, stamp, now_ns, latency_ns)
@@ -163,4 +183,5 @@ class CameraInputs:
 
     def _refuse(self, name: str, fault: ObservationFault) -> None:
         self._counters.refused(name, fault)
-        self._node.get_logger().warning(str(fault), throttle_duration_sec=1.0)
+        if line := self._lines.line(name, str(fault), cause=fault.name.value):
+            self._node.get_logger().warning(line)

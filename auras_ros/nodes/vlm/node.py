@@ -25,6 +25,7 @@ from auras_ros.nodes.vlm.question import question_fields, read_question
 from auras_ros.nodes.vlm.settings import VlmSettings
 from auras_ros.nodes.vlm.status import VlmStatus, resource_usage
 from auras_ros.parameters import ParameterError
+from auras_ros.repeated_lines import RepeatedLines
 from auras_ros.ros import LifecycleState, Parameter, TransitionCallbackReturn
 from auras_ros.ros.callbacks import failures_of
 from auras_ros.ros.msg import SetParametersResult
@@ -47,6 +48,7 @@ class VlmNode(LoadedNode):
         self._anywhere = frozenset(os.sched_getaffinity(0))
         super().__init__(self.status, asked, **node_options)
         self._answers = AnswerPublishers(self._qos)
+        self._lines = RepeatedLines()
 
     # -- the life (executor thread) -----------------------------------------------------------------------
 
@@ -62,7 +64,7 @@ class VlmNode(LoadedNode):
         self.status.checkpoint = engine.checkpoint.digest
         model = {"name": engine.checkpoint.name, "digest": engine.checkpoint.digest}
         self._answers.detections = self.status.configured.detections
-        self._answers.origin = {"session": session, "model": model}
+        self._answers.origin = {"session": session, "model": model, "stamps": str(settings.stamp_rule())}
         self.status.resources = resource_usage(engine, (self._monotonic.now_ns() - began_ns) / 1e6)
         self.get_logger().info(", ".join(f"{key} {text}" for key, text in self.status.resources.items()))
         return True
@@ -138,7 +140,8 @@ class VlmNode(LoadedNode):
 
     def _refuse_question(self, error: ValueError, name: str = "", text: str = "") -> None:
         """Publish why a message is no question. name: its id, where that could be read; text: what could be read."""
-        self.get_logger().warning(f"refused: {error}", throttle_duration_sec=1.0)
+        if line := self._lines.line("question", f"refused: {error}"):
+            self.get_logger().warning(line)
         answering = self.status.answering
         refuse = self._answers.refused if answering is None else answering.refuse
         refuse(name, text[:SHOWN_CHARACTERS], str(error))

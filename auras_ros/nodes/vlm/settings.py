@@ -7,8 +7,11 @@ from pathlib import Path
 
 from auras_ros import resources
 from auras_ros.engine.options import EngineOptions
+from auras_ros.nodes.common.input_settings import StampRule, camera_topics, receipt_latency_ms, stamps
 from auras_ros.nodes.vlm.question import StandingQuestion, read_standing
 from auras_ros.parameters import ParameterError, core_numbers, parameter, remote_configuration
+from auras_ros.repeated_lines import log_every_s
+from auras_ros.topic_names import check_cameras, read_camera_topics
 
 MOST = 2**20
 MOST_KEPT = 1024
@@ -18,8 +21,8 @@ MOST_SLOTS = 8  # adapters in memory, where nobody says how many
 
 @dataclass(frozen=True)
 class VlmSettings:
-    """Parameters of the node `vlm`. All but `autostart` and `remote_configuration` are read at the next configure and
-    refused while it is active, but `loras`, which is changed at once where a model is configured.
+    """Parameters of the node `vlm`. All but `autostart`, `log_every_s` and `remote_configuration` are read at the
+    next configure and refused while it is active, but `loras`, which is changed at once where a model is configured.
     Those of the engine have the names and defaults of `EngineOptions`."""
 
     autostart: bool = parameter(False, "configure and activate at start; otherwise somebody else must do it")
@@ -28,6 +31,9 @@ class VlmSettings:
         "", "the vision-language model: a folder (docs/vlm.md), or the name of a shipped one", names_files=True
     )
     cameras: str = parameter("", "cameras that questions may be about, such as top,wrist: camera/<name>/image_raw")
+    camera_topics: tuple[str, ...] = camera_topics()
+    stamps: str = stamps()
+    receipt_latency_ms: float = receipt_latency_ms()
     camera: str = parameter("", "of these, the camera of questions that name none; empty: they are about no image")
     system: str = parameter("", "what each conversation begins with, as the system's words; empty: nothing")
     standing: str = parameter(
@@ -52,6 +58,7 @@ class VlmSettings:
         1.0, 60000.0,
     )  # fmt: skip
     compressed: bool = parameter(False, "subscribe to .../image_raw/compressed instead of .../image_raw")
+    log_every_s: float = log_every_s()
     dtype: str = parameter("auto", "type of the weights: float32, bfloat16, float16, or auto (on a CPU float32)")
     device: str = parameter(EngineOptions.device, "where it runs: cpu, cuda, or auto (cuda if there is a GPU)")
     threads: int = parameter(1, "intra-op threads of stages that take turns", 1, 64)
@@ -151,6 +158,16 @@ class VlmSettings:
             raise ParameterError(f"vlm: camera: {self.camera!r:.80} is not one of `cameras`: {self.cameras!r:.200}")
         return tuple(names)
 
+    def topics_of_cameras(self) -> dict[str, str]:
+        """Camera -> topic, of those that `camera_topics` names. Raises ParameterError."""
+        topics = read_camera_topics("vlm", self.camera_topics)
+        check_cameras("vlm", topics, self.camera_names())
+        return topics
+
+    def stamp_rule(self) -> StampRule:
+        """Raises ParameterError."""
+        return StampRule.read("vlm", self.stamps, self.receipt_latency_ms)
+
     def standing_questions(self) -> tuple[StandingQuestion, ...]:
         """Raises ParameterError."""
         try:
@@ -193,4 +210,6 @@ class VlmSettings:
         """Check what does not need the model. Raises ParameterError."""
         self.kept()
         self.core_numbers()
+        self.topics_of_cameras()
+        self.stamp_rule()
         self.engine_options()

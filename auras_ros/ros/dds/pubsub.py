@@ -1,6 +1,6 @@
 """Publishers and subscriptions: a topic, a message type, a writer or reader, and its events.
 
-A payload that is not a message of the topic's type is ignored, counted and logged at intervals; it never reaches
+A payload that is not a message of the topic's type is ignored, counted and logged where a line is due; it never reaches
 the callback and never stops the executor.
 """
 
@@ -10,6 +10,8 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+from auras_ros.repeated_lines import RepeatedLines
 
 from . import names
 from .cdr import CdrError
@@ -21,8 +23,6 @@ from .logger import RcutilsLogger
 from .messages import Message, deserialize, serialize
 from .participant import Participant
 from .qos import QoSProfile
-
-LOG_PERIOD_S = 5.0
 
 
 def ros_type_of(msg_type: Any) -> str:
@@ -41,14 +41,15 @@ class Owner:
 
 
 class Receiver:
-    """Takes one payload each time the executor runs it. An unreadable one is counted, logged at intervals and ignored.
+    """Takes one payload each time the executor runs it. An unreadable one is counted, logged and ignored.
 
     Subclasses decode it (CdrError: not a valid payload) and handle the result, in the executor's thread.
     """
 
     def __init__(self, owner: Owner, reader: Reader, name: str) -> None:
         self._reader, self._name = reader, name
-        self._throttled = RcutilsLogger(owner.logger.name)  # its throttle must not be shared with other topics
+        self._logger = owner.logger
+        self._lines = RepeatedLines()
         self.entity = reader.condition
         self.ignored_count = 0
 
@@ -66,10 +67,9 @@ class Receiver:
         except CdrError as error:
             self.ignored_count += 1
             size = received.payload.nbytes
-            self._throttled.warning(
-                f"ignored a payload of {size} bytes on {self._name}: {error} ({self.ignored_count} so far)",
-                throttle_duration_sec=LOG_PERIOD_S,
-            )
+            text = f"ignored a payload of {size} bytes on {self._name}: {error} ({self.ignored_count} so far)"
+            if line := self._lines.line(self._name, text, cause="ignored"):
+                self._logger.warning(line)
         else:
             self._handle(content, received)
 

@@ -25,7 +25,7 @@ from .endpoint import Reader, Received, Writer
 from .events import EventHandler, PublisherEventCallbacks
 from .future import Future
 from .messages import deserialize, serialize
-from .pubsub import LOG_PERIOD_S, Owner, Receiver
+from .pubsub import Owner, Receiver
 from .qos import QoSProfile, qos_profile_services_default
 
 _IDENTITY = struct.Struct("<Qq")
@@ -115,7 +115,6 @@ class Service(_ServiceEnd):
         received, sent = (requests, srv_type.Request, qos), (answers, srv_type.Response, _answers_qos(qos))
         super().__init__(owner, srv_type, name, "serviceid", received, sent)
         self.callback = callback
-        self._logger = owner.logger
         self._waiting: deque[_Waiting] = deque()
         matched = PublisherEventCallbacks(matched=lambda _: self._send_waiting(), use_default_callbacks=False)
         self.events = EventHandler(self.writer, matched, owner.logger)
@@ -161,9 +160,8 @@ class Service(_ServiceEnd):
             self._say_lost(f"more than {_MAX_WAITING} are queued for clients that do not read")
 
     def _say_lost(self, why: str) -> None:
-        self._logger.warning(
-            f"service {self.srv_name}: an answer was dropped: {why}", throttle_duration_sec=LOG_PERIOD_S
-        )
+        if line := self._lines.line("answers", f"service {self.srv_name}: an answer was dropped: {why}"):
+            self._logger.warning(line)
 
 
 class Client(_ServiceEnd):

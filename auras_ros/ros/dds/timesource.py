@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from auras_ros.repeated_lines import RepeatedLines
+
 from .clock import NS_PER_S, Clock
 from .messages import message_type
 from .parameter import Parameter
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from .pubsub import Subscription
 
 PARAMETER = "use_sim_time"
-LOG_PERIOD_S = 5.0
 CLOCK_QOS = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 
 
@@ -30,6 +31,7 @@ class TimeSource:
         self._node, self._clock = node, clock
         self._subscription: Subscription | None = None
         self.ignored_count = 0
+        self._lines = RepeatedLines()
         declared = node.declare_parameter(PARAMETER, False)
         node.add_on_set_parameters_callback(self._on_set)
         self._switch(bool(declared.value))
@@ -54,6 +56,7 @@ class TimeSource:
         if message.clock.sec < 0 or message.clock.nanosec >= NS_PER_S:
             self.ignored_count += 1
             text = f"ignored a time on /clock: {message.clock.sec} s and {message.clock.nanosec} ns"
-            self._node.get_logger().warning(f"{text} ({self.ignored_count} so far)", throttle_duration_sec=LOG_PERIOD_S)
+            if line := self._lines.line("/clock", f"{text} ({self.ignored_count} so far)"):
+                self._node.get_logger().warning(line)
         elif self._subscription is not None:
             self._clock.set_override(message.clock.sec * NS_PER_S + message.clock.nanosec)

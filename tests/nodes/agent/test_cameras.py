@@ -93,6 +93,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arms]:
             settings = section(CONFIG, "actuator") | given | patient
             children.node("actuator", settings)
             agent = section(CONFIG, "agent") | given | {"camera_age_limit_ms": 1000.0, "state_age_limit_ms": 1000.0}
+            agent["resize_images"] = False  # an image of another size is a fault here
             running = Running(children.node("agent", agent), watch, cell)
             controller = OnTime(node, joints, settings["trajectory_topic"])
             made = Arms(running, cell, watch, controller, load(folder / "policy"))

@@ -23,7 +23,7 @@ from tests.nodes.wire import BEST_EFFORT
 
 PROVENANCE = {
     "origin_stamp_ns", "origin_mono_ns", "host", "session", "frame", "request", "epoch", "context_age_ns", "prompt",
-    "adapter", "plan", "checkpoint", "stage_ns", "latched_ns", "perceived_ns", "generated_ns", "published_ns",
+    "adapter", "plan", "checkpoint", "stamps", "stage_ns", "latched_ns", "perceived_ns", "generated_ns", "published_ns",
 }  # fmt: skip
 
 
@@ -80,7 +80,7 @@ def refuses_compressed(agent: Running) -> None:
 @pytest.fixture(scope="module")
 def shared(checkpoint: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """One agent for the tests below: it takes seconds to start, and every fault must leave it as good as before."""
-    with running(checkpoint, tmp_path_factory.mktemp("agent")) as agent:
+    with running(checkpoint, tmp_path_factory.mktemp("agent"), resize_images=False) as agent:
         yield agent
 
 

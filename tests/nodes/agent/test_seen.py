@@ -1,108 +1,20 @@
-"""What the agent takes from its topics, with time in the test's hands: stamps, reasons, and pictures that are ready.
-
-The node and both clocks are doubled; messages go straight into the callbacks.
-"""
+"""What the agent takes from its topics, with time in the test's hands: stamps, reasons, and pictures that are ready."""
 
 from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from auras_ros.nodes.agent import image_preparation, inputs
-from auras_ros.nodes.agent.inputs import ObservationInputs
-from auras_ros.nodes.agent.settings import AgentSettings
-from auras_ros.nodes.common import stamps
 from auras_ros.nodes.common.input_counters import STATE
-from auras_ros.observation import Observation, ObservationSpec, Preprocessor, StateSpec
-from auras_ros.ros.image import image_message, to_time_msg
-from auras_ros.ros.msg import Header, Image, JointState
-from tests.nodes.payloads import HEADER, serialized
+from auras_ros.observation import Observation, Preprocessor, StateSpec
+from tests.nodes.agent.inputs_bench import HOUR_MS, MS, SPEC, Bench
+from tests.nodes.payloads import HEADER
 
-MS = 1_000_000
-HOUR_MS = 3_600_000
-WALL_MS = 10**9
 PATIENCE_S = 20.0
-SPEC = ObservationSpec.from_dict(
-    {
-        "cameras": [{"name": "top", "height": 4, "width": 6}],
-        "state": {"names": ["x"]},
-        "history": 1,
-        "dt_ms": 100,
-    }
-)
-
-
-class Bench:
-    """Inputs whose wall clock and monotonic clock are set here, ms."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, spec: ObservationSpec = SPEC, **settings: Any) -> None:
-        self.mono_ms, self.wall_ms, self.simulated = 0, WALL_MS, False
-        self.said: list[str] = []
-        self.epochs, self.news = 0, threading.Semaphore(0)
-        self.next_frame_ms = 0
-        self.callbacks: dict[str, Any] = {}
-        for module in (inputs, image_preparation, stamps):
-            monkeypatch.setattr(module, "MonotonicClock", lambda: self)
-        say = lambda text, **_: self.said.append(text)  # noqa: E731
-        clock = SimpleNamespace(now=lambda: SimpleNamespace(nanoseconds=self.wall_ms * MS))
-        clock.create_jump_callback = self._on_jumps
-        node: Any = SimpleNamespace(
-            get_clock=lambda: clock,
-            get_logger=lambda: SimpleNamespace(warning=say, info=say),
-            get_parameter=lambda name: SimpleNamespace(value=self.simulated),
-            resolve_topic_name=lambda topic: f"/{topic}",
-        )
-        qos: Any = SimpleNamespace(node=node, create_subscription=self._subscribe)
-        self.inputs = ObservationInputs(node, spec, AgentSettings(**settings), qos)
-        self.inputs.open(self.news.release, self._on_clock_jump, lambda: self.next_frame_ms * MS)
-
-    def now_ns(self) -> int:
-        return self.mono_ms * MS
-
-    def _on_jumps(self, threshold: Any, post_callback: Any) -> Any:
-        self.threshold, self.jump = threshold, post_callback
-        return SimpleNamespace(unregister=lambda: None)
-
-    def _subscribe(self, kind: Any, topic: str, callback: Any, *_: Any, **__: Any) -> Any:
-        self.callbacks[topic] = callback
-        return SimpleNamespace(close=lambda: None)
-
-    def _on_clock_jump(self) -> None:
-        self.epochs += 1
-        self.inputs.reset()
-
-    def passes(self, ms: int) -> None:
-        self.mono_ms += ms
-        self.wall_ms += ms
-
-    def image(self, ahead_ms: int = 0, value: int = 0, **changes: Any) -> None:
-        """One that is taken now, and its joint states; returns when it is ready."""
-        ns = (self.wall_ms + ahead_ms) * MS
-        message = image_message(np.full((4, 6, 3), value, np.uint8), stamp_ns=ns, frame_id="top", encoding="rgb8")
-        for field, given in changes.items():
-            setattr(message, field, given)
-        self.show(message)
-
-    def show(self, message: Image) -> None:
-        self.callbacks["camera/top/image_raw"](serialized(message))
-
-    def joints(self, ahead_ms: int = 0, **positions: float) -> None:
-        header, given = (
-            Header(stamp=to_time_msg((self.wall_ms + ahead_ms) * MS), frame_id="table"),
-            positions or {"x": 1.0},
-        )
-        message = JointState(header=header, name=list(given), position=list(given.values()))
-        self.callbacks[STATE](serialized(message))
-
-    def sees(self) -> int | None:
-        """The stamp of what a frame would latch now, ms before now by the wall clock."""
-        observation = self.inputs.latch(self.now_ns())
-        return self.wall_ms - observation.origin_stamp_ns // MS if isinstance(observation, Observation) else None
 
 
 @pytest.fixture
@@ -203,8 +115,9 @@ def test_simulated_time_that_leaps_ahead_is_another_world(bench: Bench) -> None:
     assert (bench.sees(), bench.epochs) == (None, 1)
 
 
-def test_diagnostics_say_why_a_stream_is_stale(bench: Bench) -> None:
+def test_diagnostics_say_why_a_stream_is_stale(monkeypatch: pytest.MonkeyPatch) -> None:
     """A camera of the wrong size was `stale: 22539.9 ms old`, and the log alone had `bad_size`."""
+    bench = Bench(monkeypatch, resize_images=False)
     bench.image()
     bench.joints()
     assert bench.sees() == 0
@@ -366,7 +279,7 @@ def test_bytes_that_are_no_message_are_refused_by_the_name_of_their_topic(bench:
     bench.image()
     bench.joints()
     bench.callbacks["camera/top/image_raw"](HEADER + b"\xff" * 64)
-    bench.callbacks[STATE](HEADER + b"\xff" * 64)
+    bench.callbacks[STATE](HEADER + b"\xff" * 64, {})
     values = bench.inputs.check().values
     assert (values["top refused"], values["joint_states refused"]) == (1, 1)
     assert (values["fault bad_data"], values["fault bad_state"]) == (1, 1)

@@ -68,10 +68,13 @@ NAMES_FILES = {
     "vlm": {"checkpoint", "loras", "lora_ways", "stage_profile", "swap_folder"},
 }
 NAMES_NO_FILES = {
-    "agent": {"plan", "actuator", "fallback_plan", "monitors", "device", "dtype", "cores"},
+    "agent": {
+        "plan", "actuator", "fallback_plan", "monitors", "device", "dtype", "cores", "joint_states_topic",
+        "joint_prefix", "stamps",
+    },
     "vlm": {
         "cameras", "camera", "system", "standing", "dtype", "device", "cores", "scheduler", "lora_policy",
-        "lora_thetas",
+        "lora_thetas", "stamps",
     },
 }  # fmt: skip
 

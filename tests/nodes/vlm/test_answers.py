@@ -9,6 +9,8 @@ from typing import Any
 from auras_ros.ros.msg import String
 from tests.nodes.vlm.conftest import TEXT, Bench
 
+NOTHING = "{0}: missing: nothing received yet; /watch publishes /camera/{0}/image_raw and is silent"
+
 MS = 1_000_000
 
 
@@ -147,6 +149,6 @@ def test_a_video_is_every_second_of_the_newest_images_in_their_order(bench: Benc
     assert video["text"] == bench.answer("video/1")["text"]
     refused = bench.answer(bench.ask(camera="top", frames=4, stride=2))
     assert refused["detail"] == "top: missing: 4 frames, each 2 after another, reach back 7; frames_kept is 5"
-    assert bench.answer(bench.ask(camera="side", frames=2))["detail"] == "side: missing: nothing received yet"
+    assert bench.answer(bench.ask(camera="side", frames=2))["detail"] == NOTHING.format("side")
     bench.image("side")
     assert bench.answer(bench.ask(camera="side", frames=2))["detail"] == "side: missing: 1 of 2 images have come"

@@ -1,4 +1,5 @@
-"""Whether `joint_states` says one thing about where the robot is. It is asked before arming.
+"""Whether `joint_states` says one thing about where the robot is. The actuator asks before arming; the agent, whose
+policy must not be given two positions in turn, asks all the time whether there are two publishers (`rivals`).
 
 Arming starts from the newest position, whoever published it. A second publisher, such as a joint_state_publisher that
 sends zeros, must not decide where a robot is sent first. So every message is noted here, and arming is refused while
@@ -23,27 +24,32 @@ from collections.abc import Mapping, Sequence
 
 from auras_ros.action import Channel, Contract
 from auras_ros.action.contract import SET_POINTS
-from auras_ros.nodes.actuator.position import MAX_AGE_MS, within_turns
 from auras_ros.ros.identity import UNKNOWN
 
 TOGETHER_NS = 1_000_000_000  # two publishers that were heard within this time publish at the same time
-STEADY_NS = MAX_AGE_MS * 1_000_000  # after a position that no motion explains, arming is refused for so long
+STEADY_NS = 500_000_000  # after a position that no motion explains, arming is refused for so long
 UNHEARD_NS = 1_000_000_000  # how long a newly discovered publisher is waited for; a killed one is in the graph for 20 s
 NOISE = 0.01  # share of a joint's range by which positions may differ without any motion
 ROUNDING = 1e-9
 RANGE_S = 1.0  # a joint without a velocity limit is taken to need so long for its whole range
 MAX_PUBLISHERS = 100  # of one joint that are told apart; two of them refuse arming already
+UNLIMITED = 1e12  # velocity and noise of a joint of which no limits are known
 NEVER_NS = -(10**18)
 
 
 class JointPublishers:
-    """Used in the executor's thread. All times are ns on one monotonic clock. A joint is named like its channel."""
+    """Used in the executor's thread. All times are ns on one monotonic clock. A joint is named like its channel.
 
-    def __init__(self, contract: Contract) -> None:
+    others: joints of which only `rivals` is asked, commanded or not."""
+
+    def __init__(self, contract: Contract, others: Sequence[str] = ()) -> None:
         # Of the joints that set points command.
         self._histories = {
-            channel.name: JointHistory(channel) for channel in contract.channels if channel.kind in SET_POINTS
+            channel.name: JointHistory(channel.name, channel)
+            for channel in contract.channels
+            if channel.kind in SET_POINTS
         }
+        self._others = {name: JointHistory(name, None) for name in others if name not in self._histories}
         self._heard_ns: dict[bytes, int] = {}  # publisher -> time of its newest message
         self._discovered_ns: dict[bytes, int] = {}  # publisher in the ROS graph -> when it was found there first
         self._nodes: dict[bytes, str] = {}  # publisher in the ROS graph -> its node
@@ -67,7 +73,7 @@ class JointPublishers:
         _note_publisher(self._heard_ns, publisher, now_ns)
         form = MessageForm(names, stamp_ns)
         for name, position in zip(names, positions, strict=False):
-            history = self._histories.get(name)
+            history = self._histories.get(name) or self._others.get(name)
             if history is not None and math.isfinite(position):
                 history.add(publisher, position, form, now_ns)
 
@@ -83,6 +89,14 @@ class JointPublishers:
                 return f"joint_states: {doubt} (publishers of joint_states: {publishers})"
         if unheard := self._unheard(now_ns):
             return f"{unheard} publishes joint_states, was found less than 1 s ago and was not heard yet: arm again"
+        return ""
+
+    def rivals(self, now_ns: int) -> str:
+        """Which joint two publishers give now, with their nodes and positions; empty if none. It may be asked while the
+        robot moves."""
+        for history in (*self._histories.values(), *self._others.values()):
+            if rivals := history.rivals(now_ns, self._nodes):
+                return rivals
         return ""
 
     def _unheard(self, now_ns: int) -> str:
@@ -114,10 +128,15 @@ class JointHistory:
     noise. `low` to `high` is where all positions since the last jump, or the last silence, agree.
     """
 
-    def __init__(self, channel: Channel) -> None:
-        self._name = channel.name
-        self.use(channel, math.inf)
+    def __init__(self, name: str, channel: Channel | None) -> None:
+        """channel: whose limits are the joint's; None: none are known."""
+        self._name = name
+        self._velocity = self._noise = UNLIMITED
+        self._turn = math.inf
+        if channel is not None:
+            self.use(channel, math.inf)
         self._publishers: dict[bytes, int] = {}  # -> time of its newest position of this joint
+        self._positions: dict[bytes, float] = {}  # -> that position
         self._value = math.nan
         self._low = -math.inf
         self._high = math.inf
@@ -130,6 +149,8 @@ class JointHistory:
         self._stamp_went_back_ns = NEVER_NS
         self._stepped_up_ns = NEVER_NS
         self._stepped_down_ns = NEVER_NS
+        self._jumped_up_ns = NEVER_NS
+        self._jumped_down_ns = NEVER_NS
 
     def use(self, channel: Channel, turn: float) -> None:
         """Take other limits. turn: a full turn in the channel's unit, infinity if the joint is not continuous."""
@@ -141,6 +162,9 @@ class JointHistory:
     def add(self, publisher: bytes, position: float, form: MessageForm, now_ns: int) -> None:
         """Note a finite position."""
         _note_publisher(self._publishers, publisher, now_ns)
+        self._positions = {known: self._positions.get(known, position) for known in self._publishers}
+        if publisher in self._positions:
+            self._positions[publisher] = position
         silent_ns = now_ns - self._at_ns
         if silent_ns > STEADY_NS:
             value = position
@@ -168,6 +192,10 @@ class JointHistory:
             self._high = min(high, value + self._noise)
             return value
         self._jump_ns = now_ns
+        if value > self._value:
+            self._jumped_up_ns = now_ns
+        else:
+            self._jumped_down_ns = now_ns
         self._jump = f"{self._name} went from {self._value:g} to {value:g} within {silent_ns / 1e6:.0f} ms"
         self._begin(value)
         return value
@@ -198,6 +226,20 @@ class JointHistory:
             sign = "its values go to and fro"
         return f"more than one publisher gives the position of {self._name} ({sign}): stop all but one" if sign else ""
 
+    def rivals(self, now_ns: int, nodes: Mapping[bytes, str]) -> str:
+        """What two publishers of this joint say, heard within a second; empty if one was. nodes: publisher -> its node.
+        Publishers that are not identified are told from a moving robot by what none does, and by jumps to and fro."""
+        since_ns = now_ns - TOGETHER_NS
+        heard = [publisher for publisher, at_ns in self._publishers.items() if at_ns >= since_ns]
+        if len(heard) > 1:
+            said = [f"{nodes.get(each, 'a node of unknown name')} ({self._positions[each]:g})" for each in heard]
+            number = "two" if len(heard) == 2 else str(len(heard))
+            return f"{self._name} is published by {number} nodes: {', '.join(sorted(said))}: stop all but one of them"
+        signs = (self._form_changed_ns, self._stamp_went_back_ns, min(self._jumped_up_ns, self._jumped_down_ns))
+        if len(nodes) > 1 and max(signs) >= since_ns:
+            return f"{self._name} is published by two nodes, of {', '.join(sorted(nodes.values()))}: stop all but one"
+        return ""
+
     def jumped(self, now_ns: int, *, several: bool) -> str:
         """Which position of the last 500 ms no motion explains; empty if none. several: the topic has several
         publishers; then a step of an unknown one may be another publisher's first message."""
@@ -218,3 +260,11 @@ def _note_publisher(heard_ns: dict[bytes, int], publisher: bytes, now_ns: int) -
         if len(heard_ns) >= MAX_PUBLISHERS:
             return
     heard_ns[publisher] = now_ns
+
+
+def within_turns(value: float, low: float, high: float, turn: float) -> float:
+    """The position of a continuous joint plus the number of full turns that brings it nearest to [low, high]."""
+    if low <= value <= high or math.isinf(turn):
+        return value
+    above = value + math.ceil((low - value) / turn) * turn
+    return above if above - high < low - (above - turn) else above - turn

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auras_ros.action import Contract
-from auras_ros.nodes.actuator.joint_publishers import MAX_PUBLISHERS, JointPublishers
+from auras_ros.nodes.common.joint_publishers import MAX_PUBLISHERS, JointPublishers
 from auras_ros.ros.identity import UNKNOWN
 from tests.nodes.controllers import channel
 
