@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from auras_ros import __version__
 from auras_ros.panics import is_panic, panic_text
@@ -49,19 +51,22 @@ def usage() -> str:
     return f"{title}\n\nusage: auras COMMAND ...\n\n{commands}\n{EPILOG}"
 
 
-def main(argv: list[str] | None = None) -> int:
-    arguments = sys.argv[1:] if argv is None else argv
+@contextmanager
+def closed_pipe_ends() -> Iterator[None]:
+    """A pipe that nobody reads any more ends the process: `auras list | head -1`."""
     try:
         try:
-            return _status(arguments)
+            yield
         finally:
             sys.stdout.flush()
-    except BrokenPipeError:  # of `auras list | head -1`: nobody reads on
+    except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the interpreter fails when it flushes
-        return CLOSED_PIPE
+        sys.exit(CLOSED_PIPE)
 
 
-def _status(arguments: list[str]) -> int:
+@closed_pipe_ends()
+def main(argv: list[str] | None = None) -> int:
+    arguments = sys.argv[1:] if argv is None else argv
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(usage())
         return 0

@@ -22,6 +22,7 @@ else:
 
 LINT = (sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()")
 TOOLS = {
+    "arguments",
     "clock",
     "descriptors",
     "environments",
