@@ -14,6 +14,7 @@ from typing import Any
 SPACED = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 """JSON as templates write it, and as the model has seen it."""
 COMPACT = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
+MOST_CALLS = 8  # of one answer: a model must not go on with them for ever
 COMBINED = ("$ref", "anyOf", "oneOf", "allOf", "enum", "const")  # of a schema without a type
 
 
@@ -55,7 +56,9 @@ def lark_of(text: str) -> str:
     """llguidance's notation of what `write_tool_grammar` made."""
     values = json.loads(text)
     around, calls = CallText(**values["text"]), [CalledTool(**tool) for tool in values["calls"]]
-    further = f" ({_literal(around.middle, around.specials)} call)*" if not values["single"] else ""
+    further = ""
+    if not values["single"]:
+        further = f" ({_literal(around.middle, around.specials)} call){{0,{MOST_CALLS - 1}}}"
     rules = ["start: calls" if values["answer"] is None else "start: calls | answer"]
     rules.append(
         f"calls: {_literal(around.head, around.specials)} call{further} {_literal(around.tail, around.specials)}"
