@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from auras_ros.checkpoints.vlm.chat import ChatOptions, VlmPrompt
 from auras_ros.checkpoints.vlm.open import VlmCheckpoint
 from auras_ros.engine.request import InvalidRequestError, VlmRequest
-from auras_ros.models.sampler import Sampling
 from auras_ros.panics import raising_panics
 from auras_ros.serve.answer_form import read_grammar, token_field
 from auras_ros.serve.conversation import chat_prompt, listed_prompts, nothing, text_prompt
@@ -128,7 +128,7 @@ class Translator:
             scores = fields.logprobs
         return VlmRequest(
             prompt,
-            sampling=self._sampling(fields),
+            sampling=replace(self._checkpoint.sampling, **_sampling(fields)),
             max_tokens=max_tokens,
             min_tokens=fields.min_tokens,
             stop=tuple(fields.stop),
@@ -147,11 +147,13 @@ class Translator:
             head=fields.task_head,
         )
 
-    def _sampling(self, fields: CommonFields) -> Sampling:
-        given = fields.given(*SAMPLING)
-        if given.get("top_k") == -1:  # vLLM's word for all
-            given["top_k"] = 0
-        return replace(self._checkpoint.sampling, **given)
+
+def _sampling(fields: CommonFields) -> dict[str, Any]:
+    """What the request says of it."""
+    given = fields.given(*SAMPLING)
+    if given.get("top_k") == -1:  # vLLM's word for all
+        given["top_k"] = 0
+    return given
 
 
 def _several(request: VlmRequest, count: int) -> tuple[VlmRequest, ...]:
