@@ -1,4 +1,4 @@
-# make demo | test | test-rclpy | test-ros | test-worlds | test-triton | test-robomimic | test-lerobot | lint | format | env | train | gpu | clean
+# make demo | test | test-rclpy | test-ros | test-worlds | test-triton | test-robomimic | test-lerobot | test-agents | lint | format | env | train | gpu | clean
 #
 # Everything is installed into .venv and nowhere else. PYTHON chooses the interpreter (3.10-3.13),
 # TORCH the torch to install: a GPU user may say TORCH=torch, or name a build of her own. Without a GPU,
@@ -8,7 +8,7 @@ export PYTHON TORCH
 
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-rclpy test-ros test-worlds test-triton test-robomimic test-lerobot lint format train gpu clean
+.PHONY: help env demo test test-rclpy test-ros test-worlds test-triton test-robomimic test-lerobot test-agents lint format train gpu clean
 
 help:
 	@echo 'make demo   install what the demo needs, then run the live closed loop three times, about four minutes;'
@@ -21,6 +21,7 @@ help:
 	@echo 'make test-triton  install Triton; run its kernels in the interpreter, and compile them for GPUs that are not here'
 	@echo 'make test-robomimic  make the environment of robomimic; compare worlds and policies with what robomimic itself does'
 	@echo 'make test-lerobot  make an environment for each LeRobot that is known; write its folders, compare the actions with ours'
+	@echo 'make test-agents  make an environment of stock agent frameworks; run them against auras serve, tools included'
 	@echo 'make env    install everything: .venv/bin/auras is the program'
 	@echo 'make lint   ruff, mypy, one-way imports'
 	@echo 'make format let ruff fix and format'
@@ -100,6 +101,12 @@ test-lerobot:
 	done
 	@$(if $(filter 1,$(KEEP)),$(BIN)/python scripts/lerobot/keep.py out/lerobot)
 	@LEROBOT_FOLDERS=out/lerobot $(BIN)/python -m pytest tests/policies/loaders/test_lerobot_releases.py
+
+# Agent frameworks as their own pages use them, in an environment of their own (.venv-agents).
+test-agents:
+	@sh scripts/env.sh demo test
+	@sh scripts/agents/env.sh
+	@$(BIN)/python -m pytest -n 1 tests/serve/test_agent_frameworks.py
 
 lint: env
 	$(BIN)/ruff check .

@@ -15,6 +15,10 @@ class PromptError(ValueError):
     """A prompt that cannot be used; the text says why."""
 
 
+class PromptLengthError(PromptError):
+    """A prompt with more tokens than the model's length."""
+
+
 def read_tokenizer(path: Path) -> Any:
     """A `tokenizers.Tokenizer` that neither pads nor truncates. Raises PromptError, naming the file."""
     try:

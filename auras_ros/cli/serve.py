@@ -13,7 +13,16 @@ from auras_ros import resources
 from auras_ros.cli.command import command_parser, print_errors, print_warnings
 from auras_ros.heap import TENSOR_BLOCK, bound_heap
 from auras_ros.output import non_blocking_output
-from auras_ros.serve.options import ENGINE, OWN, ServeOptions, make_options, read_options
+from auras_ros.serve.options import (
+    ENGINE,
+    NEEDLESS,
+    OWN,
+    VLLM_NAMES,
+    ServeOptions,
+    in_our_names,
+    make_options,
+    read_options,
+)
 
 TOKEN = "AURAS_SERVE_TOKEN"
 LISTS = {"lora_modules": "NAME=FOLDER", "allowed_host": "NAME"}  # options that may be given again
@@ -68,11 +77,14 @@ def run(argv: list[str]) -> int:
             _add(parser, each, each.metadata["description"])
     for name, each in ENGINE.items():
         _add(parser, each, ENGINE_HELP.get(name, "see docs/serve.md"))
+    for name in NEEDLESS:  # vLLM's switches
+        parser.add_argument(_flag(name), action="store_true", help=argparse.SUPPRESS)
     given = vars(parser.parse_args(argv))
     path = Path(given["model"])
     try:
         if path.is_file():
-            given = read_options(path) | {name: value for name, value in given.items() if name != "model"}
+            chosen = {name: value for name, value in given.items() if name != "model"}
+            given = in_our_names(read_options(path)) | chosen
         options, engine_options = make_options(given)
         options = replace(options, model=str(resources.checkpoint(options.model)))
     except (ValueError, OSError) as error:
@@ -87,7 +99,7 @@ def _serve(options: ServeOptions, engine_options: Any) -> int:
     from auras_ros.serve.start import read_token, start
 
     try:
-        token = read_token(options.token_file, os.environ.pop(TOKEN, None))
+        token = read_token(options.token_file, os.environ.pop(TOKEN, None), options.api_key)
         if not options.is_local and not token:
             print_warnings([f"whoever reaches {options.host} may use this server: it has no token (--token-file)"])
             if not options.allowed_host:
@@ -106,18 +118,22 @@ def _serve(options: ServeOptions, engine_options: Any) -> int:
 
 def _add(parser: argparse.ArgumentParser, each: Field[Any], text: str) -> None:
     """An option of the field's type, absent unless it is given."""
-    flag = f"--{each.name.replace('_', '-')}"
+    flags = [_flag(each.name), *(_flag(name) for name, own in VLLM_NAMES.items() if own == each.name)]
     common: dict[str, Any] = {"dest": each.name, "default": argparse.SUPPRESS}
     if isinstance(each.default, bool):
-        parser.add_argument(flag, action=argparse.BooleanOptionalAction, help=text, **common)
+        parser.add_argument(*flags, action=argparse.BooleanOptionalAction, help=text, **common)
     elif each.name in LISTS:
-        parser.add_argument(flag, action="append", metavar=LISTS[each.name], help=text, **common)
+        parser.add_argument(*flags, action="append", metavar=LISTS[each.name], help=text, **common)
     elif isinstance(each.default, tuple):
-        parser.add_argument(flag, type=_cores, metavar="N,N", help=text, **common)
+        parser.add_argument(*flags, type=_cores, metavar="N,N", help=text, **common)
     else:
         known = f" ({each.default})" if each.default != "" else ""
         metavar = "N" if isinstance(each.default, int) else each.name.upper()
-        parser.add_argument(flag, type=type(each.default), metavar=metavar, help=f"{text}{known}", **common)
+        parser.add_argument(*flags, type=type(each.default), metavar=metavar, help=f"{text}{known}", **common)
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _cores(text: str) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from auras_ros.checkpoints.task_head import TaskHead
 from auras_ros.engine.blocks import block_hash
 from auras_ros.engine.grammar import Matcher
 from auras_ros.engine.reply import Reply
-from auras_ros.engine.request import FinishReason, Timings, VlmRequest
+from auras_ros.engine.request import AnswerToken, FinishReason, Timings, VlmRequest
 from auras_ros.lora.registry import KnownAdapter
 from auras_ros.lora.slots import Resident
 from auras_ros.models.cogagent import blind, looking
@@ -36,8 +36,9 @@ class ActiveRequest:
         limit: int,
         matcher: Matcher | None,
         adapter: KnownAdapter | None = None,
+        eos_ids: frozenset[int] = frozenset(),
     ) -> None:
-        """number: in order of arrival. limit: tokens of prompt and answer."""
+        """number: in order of arrival. limit: tokens of prompt and answer. eos_ids: the model's own stop tokens."""
         self.adapter = adapter
         self.resident: Resident | None = None  # while it is in one of the stages
         self.image_keys = [_image_key(image.digest, adapter) for image in request.prompt.images]
@@ -52,7 +53,15 @@ class ActiveRequest:
         self.following = 0  # place of the answer's first token
         seed = None if request.seed is None else str(request.seed)  # as numbers, -1 and 1 are one seed
         self.random = random.Random(seed)
-        self.seen: Tensor | None = None  # bool [vocabulary], for the repetition penalty
+        # For the repetition penalty, bool [vocabulary]; for the other penalties, float [vocabulary].
+        self.seen: Tensor | None = None
+        self.counts: Tensor | None = None
+        self.biases: Tensor | None = None  # float [vocabulary], of `logit_bias`
+        # Tokens that end the answer: the model's own, unless they are ignored, and the request's.
+        self.eos_ids = frozenset() if request.ignore_eos else eos_ids
+        self.stop_ids = self.eos_ids | request.stop_ids
+        # The prompt's tokens with their log probabilities, if they are asked for; nothing comes before the first one.
+        self.prompt_tokens = [] if request.prompt_logprobs is None else [AnswerToken(self.ids[0])]
         self.busy = False  # in a forward
         self.ran_ns = 0  # when its last forward ended
         self.timings = Timings()
@@ -70,6 +79,16 @@ class ActiveRequest:
     def remaining(self) -> int:
         """Tokens that a prefill has yet to store."""
         return len(self.ids) - self.stored
+
+    @property
+    def answered(self) -> int:
+        """Tokens of the answer so far."""
+        return len(self.ids) - self.prompt_length
+
+    @property
+    def scores_prompt(self) -> bool:
+        """Whether log probabilities of the prompt's tokens are still to be computed."""
+        return self.request.prompt_logprobs is not None and len(self.prompt_tokens) < self.prompt_length
 
     @property
     def deadline_ns(self) -> int | None:
@@ -108,6 +127,11 @@ class ActiveRequest:
             before = self._hashes[-1] if self._hashes else self._root
             self._hashes.append(block_hash(before, self.ids[first:end], self._images_in(first, end)))
         return self._hashes
+
+    def reusable(self, block: int) -> list[bytes]:
+        """Hashes of the blocks that earlier prompts may have left; none where the prompt's tokens are scored, because
+        keys and values do not give scores."""
+        return [] if self.scores_prompt else self.hashes(block)
 
     def span(self, count: int) -> PrefillSpan:
         return PrefillSpan(self.stored, count, torch.tensor(self.table))

@@ -30,6 +30,7 @@ from auras_ros.engine.options import MOST_LENGTH, EngineOptions
 from auras_ros.engine.reply import AnswerText, Listener, Reply
 from auras_ros.engine.request import (
     AnswerToken,
+    ContextLengthError,
     FinishReason,
     InvalidRequestError,
     RequestUsage,
@@ -133,21 +134,30 @@ class Engine:
         check_prompt(request.prompt, self.checkpoint.model.language.vocabulary)
         prompt_length = len(request.prompt.ids)
         if prompt_length >= self.length:
-            raise InvalidRequestError(f"prompt: {prompt_length} tokens leave no room for an answer in {self.length}")
+            raise ContextLengthError(
+                f"prompt: {prompt_length} tokens leave no room for an answer: this model's maximum context length is "
+                f"{self.length} tokens"
+            )
         limit = self.length if request.max_tokens is None else prompt_length + request.max_tokens
         if limit > self.length:
-            raise InvalidRequestError(
-                f"max_tokens: {request.max_tokens} and the prompt's {prompt_length} tokens are more than {self.length}"
+            raise ContextLengthError(
+                f"max_tokens: {request.max_tokens} and the prompt's {prompt_length} tokens are too many: this model's "
+                f"maximum context length is {self.length} tokens"
             )
+        vocabulary = self.checkpoint.model.language.vocabulary
+        for token in request.logit_bias:
+            if not 0 <= token < vocabulary:
+                raise InvalidRequestError(f"logit_bias: token {token} is not one of {vocabulary}")
         adapter = self._adapter(request.adapter)
         if request.head and (adapter is None or not adapter.head):
             raise InvalidRequestError(f"head: adapter '{request.adapter}' has no task head")
         matcher = None if request.grammar is None else self._grammars.matcher(request.grammar)
-        reply = Reply(listener, AnswerText(self.checkpoint.prompts.tokenizer, request.stop), self._intake.wake)
+        text = AnswerText(self.checkpoint.prompts.tokenizer, request.stop, request.skip_special, request.include_stop)
+        reply = Reply(listener, text, self._intake.wake)
         with self._submitting:
             self._numbers += 1
             number = self._numbers
-        active = ActiveRequest(request, reply, number, limit, matcher, adapter)
+        active = ActiveRequest(request, reply, number, limit, matcher, adapter, self.checkpoint.stop_ids)
         active.arrange(self.checkpoint.model)
         active.timings.arrived_ns = self._clock.now_ns()
         with admission or nullcontext():
@@ -402,17 +412,21 @@ class Engine:
         if not active.timings.first_token_ns:
             active.timings.first_token_ns = self._clock.now_ns()
         self.stats.tokens += 1
-        asked = active.request
         reason: FinishReason | None = None
-        stops = token.id in asked.stop_ids or (token.id in self.checkpoint.stop_ids and not asked.ignore_eos)
+        stop_reason: int | str | None = None
+        stops = token.id in active.stop_ids
+        if stops and token.id not in active.eos_ids:
+            stop_reason = token.id
         if stops or (active.matcher is not None and active.matcher.complete):
             reason = "stop"
         elif len(active.ids) >= active.limit:
             reason = "length"
-        if active.reply.push(token, not stops):
-            reason = "stop"
+        visible = not stops or active.request.include_stop
+        stop_text = active.reply.push(token, visible, active.answered > active.request.min_tokens)
+        if stop_text is not None:
+            reason, stop_reason = "stop", stop_text
         if reason is not None:
-            self._end(active, reason)
+            self._end(active, reason, stop_reason=stop_reason)
 
     def _lost(self, dispatch: Dispatch, error: BaseException) -> None:
         """A forward failed: its requests end, the others go on."""
@@ -427,8 +441,9 @@ class Engine:
         detail: str = "",
         forget: bool = False,
         result: HeadResult | None = None,
+        stop_reason: int | str | None = None,
     ) -> None:
-        """The answer is over. forget: its blocks may hold numbers that are not finite."""
+        """The answer is over. forget: its blocks may hold numbers that are not finite. The others are the answer's."""
         self._queues.move(active, None)
         self._tables.give_back(active, forget)
         if self.adapters is not None:
@@ -439,7 +454,7 @@ class Engine:
         self.stats.cached_tokens += active.cached
         self._intake.ended()
         usage = RequestUsage(active.prompt_length, active.cached, active.preempted, active.timings)
-        active.reply.end(reason, detail, usage, result)
+        active.reply.end(reason, detail, usage, result, stop_reason, active.prompt_tokens)
 
     def _abandon(self, reason: FinishReason, detail: str) -> None:
         """Ends every request, when what runs has finished."""

@@ -1,4 +1,4 @@
-"""Answers that a JSON schema or a regular expression describes, by llguidance (an extra).
+"""Answers that a grammar describes (a JSON schema, a regular expression and others), by llguidance (an extra).
 
 A grammar is tried in a child process with limits of time and memory before it is compiled here (`grammar_trial`).
 """
@@ -86,7 +86,7 @@ class Grammars:
                 self._prepared = llguidance.LLTokenizer(self._tokenizer.to_str(), eos_token=self._stop_ids)
         try:
             with raising_panics():
-                compiled = compile_matcher(self._prepared, grammar.kind, grammar.text)
+                compiled = compile_matcher(self._prepared, grammar.kind, grammar.text, grammar.whitespace)
         except (ValueError, ExtensionPanicError) as error:
             raise InvalidRequestError(f"{grammar.kind}: {error}") from error
         return Matcher(compiled, self._vocabulary, grammar.kind)

@@ -39,17 +39,18 @@ class GrammarTrialService:
         self._tokenizer = llguidance.LLTokenizer(tokenizer, eos_token=stop_ids)
 
     def answer(self, order: Mapping[str, Any], array: object) -> tuple[dict[str, Any], None]:
-        """order: a grammar's `kind` and `text`. The answer's `refusal` says what is wrong; empty: nothing."""
-        return {"refusal": self._refusal(order["kind"], order["text"])}, None
+        """order: a grammar's `kind`, `text` and `whitespace`. The answer's `refusal` says what is wrong; empty:
+        nothing."""
+        return {"refusal": self._refusal(order["kind"], order["text"], order["whitespace"])}, None
 
     def close(self) -> None:
         """Nothing is left open between two answers."""
 
-    def _refusal(self, kind: str, text: str) -> str:
+    def _refusal(self, kind: str, text: str, whitespace: str) -> str:
         reading, writing = os.pipe()
         process = os.fork()
         if process == 0:
-            self._compile_and_exit(kind, text, writing)
+            self._compile_and_exit(kind, text, whitespace, writing)
         os.close(writing)
         with open(reading, "rb") as pipe:
             refusal = pipe.read().decode(errors="replace")
@@ -60,20 +61,20 @@ class GrammarTrialService:
             return f"it is too complex: it takes more than {MOST_CPU_S:g} s to compile"
         return f"it is too complex: it takes more than {MOST_MIB} MiB to compile"
 
-    def _compile_and_exit(self, kind: str, text: str, writing: int) -> None:
+    def _compile_and_exit(self, kind: str, text: str, whitespace: str, writing: int) -> None:
         """In the fork: writes what is wrong, and ends."""
         status = 1
         try:
             limit_this_process()
-            os.write(writing, self._compile(kind, text).encode(errors="replace")[:MOST_TEXT])
+            os.write(writing, self._compile(kind, text, whitespace).encode(errors="replace")[:MOST_TEXT])
             status = 0
         finally:
             os._exit(status)
 
-    def _compile(self, kind: str, text: str) -> str:
+    def _compile(self, kind: str, text: str, whitespace: str) -> str:
         """Compiles it and computes the first token's mask. Returns what is wrong; empty: nothing."""
         try:
-            matcher = compile_matcher(self._tokenizer, kind, text)
+            matcher = compile_matcher(self._tokenizer, kind, text, whitespace)
         except ValueError as error:
             return str(error)
         matcher.compute_logit_bias()

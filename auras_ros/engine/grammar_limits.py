@@ -11,8 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+from auras_ros.engine.tool_grammar import COMPACT, lark_of, read_called_tools
+
 MOST_CHARACTERS = 1 << 16
-SPACE = r"( |\n[ \t]{0,32})?"  # where JSON may have any: a model must not go on with it for ever
+MOST_WHITESPACE = 256  # characters of a regular expression
 # Work of llguidance's lexer: a quarter of its default, which would hold all other requests up for 3 s.
 FIRST_WORK = 200_000
 STEP_WORK = 50_000
@@ -48,12 +50,37 @@ def check_text(kind: str, text: str) -> None:
     """
     if len(text) > MOST_CHARACTERS:
         raise ValueError(f"{len(text)} characters, expected {MOST_CHARACTERS} at most")
-    if kind != "json_schema":
-        return
+    if kind == "json_schema":
+        _check_schema(_read(text))
+    elif kind == "choice":
+        _check_choices(_read(text))
+    elif kind == "tools":
+        values = _read(text)
+        _check_schema(values["answer"])
+        for tool in values["calls"]:
+            try:
+                _check_schema(tool["parameters"])
+            except ValueError as error:
+                raise ValueError(f"{tool['field']}: {error}") from error
+
+
+def _read(text: str) -> Any:
     try:
-        schema = json.loads(text, parse_float=Decimal)
+        return json.loads(text, parse_float=Decimal)
     except RecursionError as error:
         raise ValueError("the schema is nested too deeply") from error
+
+
+def _check_choices(choices: object) -> None:
+    if not isinstance(choices, list) or not choices:
+        raise ValueError("expected a list of texts")
+    if len(choices) > MOST_ENUM:
+        raise ValueError(f"{len(choices)} texts, expected {MOST_ENUM} at most")
+    if not all(isinstance(choice, str) and choice for choice in choices):
+        raise ValueError("expected a list of texts, none of which is empty")
+
+
+def _check_schema(schema: object) -> None:
     for part in _schemas(schema):
         _check_keywords(part)
 
@@ -111,19 +138,51 @@ def _shown(value: object) -> str:
     return str(value)[:64]
 
 
-def compile_matcher(tokenizer: Any, kind: str, text: str) -> Any:
+def compile_matcher(tokenizer: Any, kind: str, text: str, whitespace: str = "") -> Any:
     """An `llguidance.LLMatcher`. tokenizer: an `llguidance.LLTokenizer`. Raises ValueError, with what is wrong."""
+    made = _matcher(tokenizer, _compiled(kind, text, whitespace))
+    if not made.is_error():
+        return made
+    if kind == "tools":  # which of them
+        for tool in read_called_tools(text):
+            alone = _matcher(tokenizer, _compiled("json_schema", json.dumps(tool.parameters), whitespace))
+            if alone.is_error():
+                raise ValueError(f"{tool.field}: {alone.get_error().splitlines()[0]}")
+    raise ValueError(made.get_error().splitlines()[0])
+
+
+def _compiled(kind: str, text: str, whitespace: str) -> str:
+    """llguidance's own form. Raises ValueError."""
+    from llguidance import LLMatcher, grammar_from
+
+    if kind == "json_schema":
+        options: Any = json_options(whitespace)
+        compiled: str = LLMatcher.grammar_from_json_schema(text, defaults=options)
+    elif kind == "regex":
+        compiled = LLMatcher.grammar_from_regex(text)
+    elif kind == "choice":
+        compiled = LLMatcher.grammar_from_lark("start: " + " | ".join(map(json.dumps, json.loads(text))))
+    elif kind == "tools":
+        compiled = LLMatcher.grammar_from_lark(lark_of(text))
+    else:
+        compiled = grammar_from("grammar", text)
+    return compiled
+
+
+def json_options(whitespace: str) -> dict[str, Any]:
+    """How JSON is written. A model must not go on with white space for ever, so there is none unless it is asked for.
+
+    whitespace: a regular expression of what may stand between the parts of JSON; empty: nothing.
+    """
+    if not whitespace:
+        return dict(COMPACT)
+    return {**COMPACT, "whitespace_flexible": True, "whitespace_pattern": whitespace}
+
+
+def _matcher(tokenizer: Any, compiled: str) -> Any:
     import llguidance
 
-    matcher = llguidance.LLMatcher
-    if kind == "json_schema":
-        compiled = matcher.grammar_from_json_schema(text, overrides={"whitespace_pattern": SPACE})
-    else:
-        compiled = matcher.grammar_from_regex(text)
     limits = llguidance.LLParserLimits(
         initial_lexer_fuel=FIRST_WORK, step_lexer_fuel=STEP_WORK, max_lexer_states=MOST_STATES
     )
-    made = matcher(tokenizer, compiled, log_level=0, limits=limits)
-    if made.is_error():
-        raise ValueError(made.get_error().splitlines()[0])
-    return made
+    return llguidance.LLMatcher(tokenizer, compiled, log_level=0, limits=limits)

@@ -8,6 +8,7 @@ process compiles it itself, which cannot take more.
 from __future__ import annotations
 
 import hashlib
+import json
 import sys
 import threading
 from collections import OrderedDict
@@ -34,7 +35,7 @@ class GrammarTrials:
 
     def check(self, grammar: Grammar) -> None:
         """Raises InvalidRequestError, with what is wrong with the grammar; EngineClosedError after `close`."""
-        key = hashlib.sha256(f"{grammar.kind} {grammar.text}".encode(errors="backslashreplace")).digest()
+        key = hashlib.sha256(json.dumps([grammar.kind, grammar.whitespace, grammar.text]).encode()).digest()
         with self._asking:
             if key in self._known:
                 self._known.move_to_end(key)
@@ -65,7 +66,8 @@ class GrammarTrials:
             start = ChildStart(MODULE, order)
             self._child = ChildProcess("engine", "grammar compiler", Path(sys.executable), start)
         try:
-            answer, _ = self._child.ask("compile", {"kind": grammar.kind, "text": grammar.text})
+            order = {"kind": grammar.kind, "text": grammar.text, "whitespace": grammar.whitespace}
+            answer, _ = self._child.ask("compile", order)
         except ProcessLostError as error:
             self._child = None  # the next grammar starts another one
             if self._closed:

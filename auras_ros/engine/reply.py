@@ -21,16 +21,25 @@ MOST_HELD = 3  # so many bytes, or tokens, may still become one with those that 
 class AnswerText:
     """Text of an answer, token by token. What could still become a stop text, or part of a character, is held back."""
 
-    def __init__(self, tokenizer: Any, stops: Sequence[str]) -> None:
+    def __init__(
+        self, tokenizer: Any, stops: Sequence[str], skip_special: bool = True, include_stop: bool = False
+    ) -> None:
+        """skip_special: special tokens have no text. include_stop: the text ends with the stop text."""
         self._tokenizer, self._stops = tokenizer, stops
+        self._skip_special, self._include_stop = skip_special, include_stop
         self._ids: list[int] = []
         self._begin = self._end = 0  # of a few tokens before the next one: they decide how it is spaced
         self._known = 0  # characters of the text since `begin` that are certain
         self._held = ""
-        self.stopped = False
+        self.stop: str | None = None  # the stop text that was found
 
-    def push(self, token: int) -> str:
-        """The text that this token makes certain. `stopped` afterwards: a stop text was found, and is left out."""
+    @property
+    def stopped(self) -> bool:
+        return self.stop is not None
+
+    def push(self, token: int, may_stop: bool = True) -> str:
+        """The text that this token makes certain. `stopped` afterwards: a stop text was found. may_stop: whether stop
+        texts are looked for; text that has gone by is not looked at again."""
         self._ids.append(token)
         whole = self._decode(self._ids[self._begin :])
         held, new = len(whole) - len(whole.rstrip(INCOMPLETE)), len(self._ids) - self._end
@@ -41,7 +50,7 @@ class AnswerText:
         if not held or new >= 2 * MOST_HELD:
             self._begin, self._end = self._end, len(self._ids)
             self._known = len(self._decode(self._ids[self._begin :])) - held
-        return self._release(text)
+        return self._release(text) if may_stop else text
 
     def flush(self) -> str:
         """What was held back, when the answer ends without a stop text."""
@@ -51,15 +60,16 @@ class AnswerText:
 
     def _decode(self, ids: list[int]) -> str:
         with raising_panics():
-            text: str = self._tokenizer.decode(ids, skip_special_tokens=True)
+            text: str = self._tokenizer.decode(ids, skip_special_tokens=self._skip_special)
         return text
 
     def _release(self, text: str) -> str:
         text = self._held + text
-        found = [place for stop in self._stops if (place := text.find(stop)) >= 0]
+        found = [(place, stop) for stop in self._stops if (place := text.find(stop)) >= 0]
         if found:
-            self._held, self.stopped = "", True
-            return text[: min(found)]
+            place, self.stop = min(found, key=lambda pair: pair[0])
+            self._held = ""
+            return text[: place + len(self.stop)] if self._include_stop else text[:place]
         held = max((_overlap(text, stop) for stop in self._stops), default=0)
         self._held = text[len(text) - held :]
         return text[: len(text) - held]
@@ -109,18 +119,29 @@ class Reply:
     def ended(self) -> bool:
         return self._ended.is_set()
 
-    def push(self, token: AnswerToken, visible: bool) -> bool:
-        """For the engine: one more token. visible: whether its text belongs to the answer. Returns whether a stop text
-        was found."""
+    def push(self, token: AnswerToken, visible: bool, may_stop: bool = True) -> str | None:
+        """For the engine: one more token. visible: whether its text belongs to the answer. may_stop: whether stop texts
+        are looked for. Returns the stop text that was found."""
         self._tokens.append(token)
-        self._send(Delta(self._text.push(token.id) if visible else "", (token,)))
-        return self._text.stopped
+        self._send(Delta(self._text.push(token.id, may_stop) if visible else "", (token,)))
+        return self._text.stop
 
-    def end(self, finish: FinishReason, detail: str, usage: RequestUsage, result: HeadResult | None = None) -> None:
-        """For the engine: the last piece, and the answer. result: a task head's."""
+    def end(
+        self,
+        finish: FinishReason,
+        detail: str,
+        usage: RequestUsage,
+        result: HeadResult | None = None,
+        stop_reason: int | str | None = None,
+        prompt_tokens: Sequence[AnswerToken] = (),
+    ) -> None:
+        """For the engine: the last piece, and the answer, whose fields these are."""
         rest = "" if self._text.stopped else self._text.flush()
         rest = rest if result is None else result.text
-        self._answer = Answer("".join([*self._parts, rest]), tuple(self._tokens), finish, detail, usage, result)
+        self._answer = Answer(
+            "".join([*self._parts, rest]), tuple(self._tokens), finish, detail, usage, result, stop_reason,
+            tuple(prompt_tokens),
+        )  # fmt: skip
         self._ended.set()  # before the last piece: whoever gets that may ask for the answer
         self._send(Delta(rest, (), finish, detail, self._answer))
 

@@ -50,17 +50,17 @@ class BlockTables:
         """Tokens that a prefill has to compute, with what earlier prompts have left."""
         if active.table:
             return active.remaining
-        return active.remaining - self._pool.known(active.hashes(self._cache.block)) * self._cache.block
+        return active.remaining - self._pool.known(active.reusable(self._cache.block)) * self._cache.block
 
     def lacking(self, active: ActiveRequest, count: int) -> int:
         """Blocks that `count` more tokens take from `free` at most."""
         done = len(active.ids) - self.remaining(active)
-        there = len(active.table) or self._pool.owned(active.hashes(self._cache.block))
+        there = len(active.table) or self._pool.owned(active.reusable(self._cache.block))
         return max(self._cache.needed(done + count) - there, 0)
 
     def share(self, active: ActiveRequest) -> None:
         """A request without blocks begins with those of earlier prompts that begin alike."""
-        active.table = self._pool.share(active.hashes(self._cache.block))
+        active.table = self._pool.share(active.reusable(self._cache.block))
         active.stored = len(active.table) * self._cache.block
         if not active.preempted:
             active.cached = active.stored

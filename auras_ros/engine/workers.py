@@ -7,6 +7,7 @@ The other two have other shapes each time.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from itertools import accumulate
 from typing import Protocol
 
 import torch
@@ -25,13 +26,14 @@ from auras_ros.lora.vision import VisionAdapter
 from auras_ros.models.fused_llama import Adapt, FusedLlama, Look, ReadRows
 from auras_ros.models.paged_attention import DecodeRow, PagedAttention
 from auras_ros.models.paged_kv import SPARE, PrefillSpan
-from auras_ros.models.sampler import likeliest
+from auras_ros.models.sampler import likeliest, log_probabilities
 from auras_ros.models.vlm import ImageEmbeddings, Vlm
 
 SINGLE = 8  # batches up to here have a stage each; larger ones are filled up to a multiple
 # A prefill is filled up to a multiple of so many rows, as oneDNN makes kernels anew for every number of them; of fewer
 # where a weight has LARGE numbers, as a row costs more there.
 LARGE, FILLED_LARGE, FILLED = 1 << 22, 4, 16
+SCORED_ROWS = 64  # of a prompt's tokens: their scores are a row of the vocabulary each
 Next = AnswerToken | HeadResult | NoTokenError
 """What a request's next token is, or its task head's result, or why there is neither."""
 Outcome = ImageEmbeddings | list[Next]
@@ -97,14 +99,57 @@ class PrefillWorker:
             self._lora.enter(dispatch.merged)
             residents = [request.resident for request in dispatch.requests]
             adapt = self._lora.adapt(residents, dispatch.counts, len(x))
-            adapt_ends = self._lora.adapt(residents, [1] * len(residents))
-        ends = torch.tensor([start + count - 1 for start, (_, count) in zip(starts, pairs, strict=True)]).to(device)
+        # Of each request its last row, or all its rows where the prompt's tokens are scored.
+        read = [count if request.scores_prompt else 1 for request, count in pairs]
+        if self._lora is not None:
+            adapt_ends = self._lora.adapt([request.resident for request, _ in pairs], read)
+        rows = [
+            row
+            for start, (_, count), wanted in zip(starts, pairs, read, strict=True)
+            for row in range(start + count - wanted, start + count)
+        ]
+        ends = torch.tensor(rows).to(device)
         where, attend = torch.cat(places, -1).to(device), self._attention.prefill(spans)
         if look is not None:
             hidden = self._decoder(x, where, attend, look, adapt)[ends]
         else:
             hidden = self._decoder(x, where, attend, None, adapt, ReadRows(ends, adapt_ends))
-        return self._next([request for request, _ in pairs], dispatch.counts, hidden)
+        requests = [request for request, _ in pairs]
+        unscored = self._score_prompts(requests, read, hidden)
+        last_rows = torch.tensor(list(accumulate(read))).to(device) - 1
+        tokens = self._next(requests, dispatch.counts, hidden[last_rows])
+        return [unscored.get(place, token) for place, token in enumerate(tokens)]
+
+    def _score_prompts(
+        self, requests: Sequence[ActiveRequest], read: Sequence[int], hidden: Tensor
+    ) -> dict[int, NoTokenError]:
+        """Log probabilities of the prompts' tokens, for those who ask for them. hidden: of `read` rows of each request.
+        Returns the requests, by their place, whose scores are not finite."""
+        unscored: dict[int, NoTokenError] = {}
+        for place, (request, own) in enumerate(zip(requests, hidden.split(list(read)), strict=True)):
+            if not request.scores_prompt:
+                continue
+            known = len(request.prompt_tokens) - 1 - request.stored  # rows of a prefill before a preemption
+            scored = own[max(known, 0) : request.prompt_length - 1 - request.stored]
+            if not all(self._score(request, rows) for rows in scored.split(SCORED_ROWS) if len(rows)):
+                unscored[place] = NoTokenError("the model's scores are not finite")
+        return unscored
+
+    def _score(self, request: ActiveRequest, hidden: Tensor) -> bool:
+        """The next tokens of the prompt, after these rows [n, width]. Returns whether their scores are finite."""
+        known, wanted = len(request.prompt_tokens), request.request.prompt_logprobs
+        assert wanted is not None
+        adapt = None if self._lora is None else self._lora.adapt([request.resident], [len(hidden)])
+        scores = self._decoder.logits(hidden, adapt)
+        ids = torch.tensor(request.ids[known : known + len(hidden)], device=scores.device)
+        own, largest, names = log_probabilities(scores, ids, wanted)
+        if not bool(own.isfinite().all()):
+            return False
+        for token, logprob, values, tokens in zip(
+            ids.tolist(), own.tolist(), largest.tolist(), names.tolist(), strict=True
+        ):
+            request.prompt_tokens.append(AnswerToken(token, logprob, tuple(zip(tokens, values, strict=True))))
+        return True
 
     def _next(self, requests: Sequence[ActiveRequest], counts: Sequence[int], hidden: Tensor) -> list[Next]:
         """hidden: of the last token of each, [n, width]. A request that is not through has nothing yet."""

@@ -6,10 +6,12 @@ import json
 import re
 from collections.abc import Mapping
 
-from auras_ros.engine.request import EngineClosedError, EngineFullError
+from auras_ros.checkpoints.tokenizer import PromptLengthError
+from auras_ros.engine.request import ContextLengthError, EngineClosedError, EngineFullError
 
 INVALID, SERVER = "invalid_request_error", "server_error"
 RETRY_AFTER_S = 1
+CONTEXT_LENGTH = "context_length_exceeded"
 _FIELD = re.compile(r"([a-z_]+(?:\[\d+\]|\.[a-z_]+)*): ")
 
 
@@ -43,4 +45,5 @@ def refusal(error: ValueError | EngineFullError | EngineClosedError) -> ApiError
     if isinstance(error, EngineClosedError):
         return ApiError(503, str(error), code="engine_closed", kind=SERVER)
     found = _FIELD.match(str(error))
-    return ApiError(400, str(error), field=found[1] if found else None)
+    code = CONTEXT_LENGTH if isinstance(error, PromptLengthError | ContextLengthError) else None
+    return ApiError(400, str(error), field=found[1] if found else None, code=code)

@@ -16,6 +16,22 @@ from auras_ros.spelling import nearest
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 PATHS = ("model", "token_file", "stage_profile", "swap_folder", "lora_folder")  # may be relative to their file
+VLLM_NAMES = {
+    "served_model_name": "name",
+    "max_model_len": "length",
+    "max_num_seqs": "running",
+    "max_num_batched_tokens": "prefill_tokens",
+    "block_size": "block",
+    "enable_prefix_caching": "prefix_cache",
+    "enable_chunked_prefill": "chunked",
+    "data_parallel_size": "replicas",
+}
+"""Options by vLLM's names, and our own."""
+NEEDLESS = (
+    "enable_lora", "enable_auto_tool_choice", "trust_remote_code", "enforce_eager", "disable_log_requests",
+    "disable_log_stats", "disable_uvicorn_access_log",
+)  # fmt: skip
+"""vLLM's switches for what this server always does, or never: they change nothing."""
 HOST_NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*|[0-9a-f]*:[0-9a-f:.]+")  # a name, an IPv4 or an IPv6 address
 MOST_SLOTS = 8  # adapters in memory, where nobody says how many
 
@@ -40,6 +56,7 @@ class ServeOptions:
     cores: tuple[int, ...] = parameter((), "cores of the whole process, e.g. 0,1; empty: those it is started on")
     replicas: int = parameter(1, "engines, each in a process of its own on its share of the cores", 1, 64)
     token_file: str = parameter("", "file with the token that requests must have; AURAS_SERVE_TOKEN does the same")
+    api_key: str = parameter("", "the token itself, which the process list shows to this machine: token_file does not")
     allowed_host: tuple[str, ...] = parameter(
         (), "other names of this server that Host and Origin of a request may have; several with commas or again"
     )
@@ -71,12 +88,12 @@ ENGINE: Mapping[str, Field[Any]] = {each.name: each for each in fields(EngineOpt
 
 
 def make_options(given: Named) -> tuple[ServeOptions, EngineOptions]:
-    """Raises ParameterError or ValueError, naming the option."""
+    """given: by our names or vLLM's. Raises ParameterError or ValueError, naming the option."""
+    given = in_our_names(given)
     for name in given:
         if name not in OWN and name not in ENGINE:
-            meant = nearest(name, [*OWN, *ENGINE])
+            meant = nearest(name, [*OWN, *ENGINE, *VLLM_NAMES])
             raise ParameterError(f"no option '{name}'" + (f"; did you mean {meant}?" if meant else ""))
-    given = dict(given)
     if "lora_modules" in given:
         given["lora_modules"] = read_modules(given["lora_modules"])
     if "allowed_host" in given:
@@ -85,11 +102,26 @@ def make_options(given: Named) -> tuple[ServeOptions, EngineOptions]:
     engine = {name: _typed(each, given[name]) for name, each in ENGINE.items() if name in given}
     made = ServeOptions(**own)
     _check_cores("serve: cores", made.cores)
+    if made.api_key and made.token_file:
+        raise ParameterError("serve: api_key: the token is given by token_file too")
     if made.lora_modules or made.lora_folder:
         engine.setdefault("max_loras", MOST_SLOTS if made.lora_folder else min(MOST_SLOTS, len(made.lora_modules)))
         if engine["max_loras"] == 0:
             raise ParameterError("engine: max_loras: 0 leaves no memory for lora_modules and lora_folder")
     return made, EngineOptions(**engine)
+
+
+def in_our_names(given: Named) -> dict[str, Any]:
+    """Raises ParameterError for an option that is there under both names."""
+    renamed = dict[str, Any]()
+    for name, value in given.items():
+        own = VLLM_NAMES.get(name, name)
+        if name in NEEDLESS:
+            continue
+        if own in renamed:
+            raise ParameterError(f"serve: {name}: is {own}, which is there too")
+        renamed[own] = value
+    return renamed
 
 
 def read_modules(given: object) -> tuple[tuple[str, str], ...]:

@@ -32,13 +32,14 @@ class TokenError(ValueError):
     """A token that cannot be used; the text says where it came from and why."""
 
 
-def read_token(file: str, environment: str | None) -> str:
-    """The token of a file, else the environment's; empty: none. Raises TokenError or OSError."""
-    if not file and environment is None:
+def read_token(file: str, environment: str | None, given: str = "") -> str:
+    """The token that is given, else the one of a file, else the environment's; empty: none. Raises TokenError or
+    OSError."""
+    if not file and environment is None and not given:
         return ""
-    where = file or "AURAS_SERVE_TOKEN"
+    where = "api_key" if given else file or "AURAS_SERVE_TOKEN"
     try:
-        text = (read_text_file(Path(file), MOST_TOKEN_BYTES) if file else environment or "").strip()
+        text = given or (read_text_file(Path(file), MOST_TOKEN_BYTES) if file else environment or "").strip()
     except UnicodeDecodeError:  # whose text has a byte of the token
         text = ""
     except TextFileError as error:

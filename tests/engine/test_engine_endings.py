@@ -439,5 +439,5 @@ def test_sizes_that_do_not_fit_are_refused(folder: Written) -> None:
     with pytest.raises(ValueError, match="kv_mib: 1 MiB do not hold a block of"):
         engine_of(folder.path, kv_mib=1, block=4096)
     tiny = engine_of(folder.path, 2, block=4)
-    with pytest.raises(InvalidRequestError, match=r"prompt: .* leave no room for an answer in 8"):
+    with pytest.raises(InvalidRequestError, match=r"prompt: .* leave no room for an answer: .* is 8 tokens"):
         tiny.submit(asked(chat(tiny.checkpoint, "how many red things?")))

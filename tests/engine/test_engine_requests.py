@@ -148,7 +148,7 @@ def test_max_tokens_and_length_are_kept(engine: Engine, folder: Written, prompt:
     small = engine_of(folder.path, length=length, block=4)
     (answer,) = answers(small, [asked(prompt, max_tokens=None)])
     assert (len(answer.ids), answer.finish) == (9, "length")
-    with pytest.raises(InvalidRequestError, match=rf"max_tokens: 10 and the prompt's .* are more than {length}"):
+    with pytest.raises(InvalidRequestError, match=rf"max_tokens: 10 and the prompt's .* context length is {length}"):
         small.submit(asked(prompt, max_tokens=10))
     shorter = engine_of(folder.path, length=len(prompt.ids))
     with pytest.raises(InvalidRequestError, match=r"prompt: .* tokens leave no room for an answer"):

@@ -189,7 +189,7 @@ def test_an_engine_that_fails_is_lost_with_its_reason(folder: Path, monkeypatch:
     """A request that the engine's thread cannot stand: its own checks are taken away."""
     with closing(started(folder)) as replicas:
         request = asked(replicas, "left", 4)
-        object.__setattr__(request, "stop_ids", None)  # `in` fails in the engine's thread
+        object.__setattr__(request, "deadline_ms", "soon")  # its product fails in the engine's thread
         reply = replicas.submit(request, ignored)
         answer = reply.result(LONG_S)
         assert answer.finish == "error"

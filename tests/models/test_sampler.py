@@ -31,14 +31,14 @@ def shares(settings: Sampling) -> Tensor:
     """The probabilities that a loop over tokens gives."""
     scores = (LOGITS / settings.temperature).tolist()
     order = sorted(range(len(scores)), key=lambda token: -scores[token])
-    order = order[: settings.top_k or None]
     weight = {token: torch.tensor(scores[token]).exp().item() for token in order}
-    total, reached, stay = sum(weight.values()), 0.0, []
+    order = [token for token in order if weight[token] >= settings.min_p * weight[order[0]]]
+    order = order[: settings.top_k or None]
+    total, reached, stay = sum(weight[token] for token in order), 0.0, []
     for token in order:
         if reached / total < settings.top_p:
             stay.append(token)
         reached += weight[token]
-    stay = [token for token in stay if weight[token] >= settings.min_p * weight[order[0]]]
     made = torch.zeros(len(scores))
     for token in stay:
         made[token] = weight[token] / sum(weight[each] for each in stay)
@@ -75,19 +75,35 @@ def test_what_was_taken_out_is_never_drawn() -> None:
         assert all(left[token] for token in sample(LOGITS.expand(2, -1), [settings] * 2, edge))
 
 
-def test_the_filters_are_transformers() -> None:
+def filtered(logits: Tensor, settings: Sampling, names: tuple[str, ...]) -> Tensor:
+    """Scores after transformers' filters, in this order."""
     transformers = pytest.importorskip("transformers")
+    filters = {
+        "top_k": transformers.TopKLogitsWarper(settings.top_k) if settings.top_k else None,
+        "top_p": transformers.TopPLogitsWarper(settings.top_p),
+        "min_p": transformers.MinPLogitsWarper(settings.min_p),
+    }
+    scores: Tensor = logits / settings.temperature
+    for name in names:
+        warper = filters[name]
+        scores = scores if warper is None else warper(None, scores)
+    return scores
+
+
+VLLM_ORDER, TRANSFORMERS_ORDER = ("min_p", "top_k", "top_p"), ("top_k", "top_p", "min_p")
+BOTH = [Sampling(top_p=top_p, min_p=min_p) for top_p in (0.5, 0.8, 0.9) for min_p in (0.05, 0.1, 0.3)]
+
+
+def test_the_filters_come_in_the_order_of_vllm() -> None:
+    """Each is transformers'; where min-p meets top-p, transformers' own order keeps other tokens."""
     random = torch.Generator().manual_seed(5)
-    logits = torch.randn(4, 200, generator=random) * 3
-    for settings in SETTINGS.values():
-        scores = logits / settings.temperature
-        for warper in (
-            transformers.TopKLogitsWarper(settings.top_k) if settings.top_k else None,
-            transformers.TopPLogitsWarper(settings.top_p),
-            transformers.MinPLogitsWarper(settings.min_p),
-        ):
-            scores = scores if warper is None else warper(None, scores)
-        torch.testing.assert_close(kept(logits, [settings] * 4), scores)
+    logits, differences = torch.randn(4, 200, generator=random) * 3, 0
+    for settings in [*SETTINGS.values(), *BOTH]:
+        made = kept(logits, [settings] * 4)
+        torch.testing.assert_close(made, filtered(logits, settings, VLLM_ORDER))
+        theirs = filtered(logits, settings, TRANSFORMERS_ORDER)
+        differences += int((made.isfinite() != theirs.isfinite()).any())
+    assert differences > 0
 
 
 def test_the_penalty_is_transformers() -> None:

@@ -12,7 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +42,17 @@ class Served:
     reference: VlmCheckpoint
     # Ends the web server, and waits for it.
     shut_down: Callable[[], None]
+    # By what they were made with; closed at the end, or they would warn when they are collected.
+    clients: dict[str, Any] = field(default_factory=dict)
 
     def client(self, **others: Any) -> Any:
         import openai
 
-        return openai.OpenAI(base_url=f"{self.url}/v1", **({"api_key": "none", "max_retries": 0} | others))
+        key = repr(sorted(others.items()))
+        if key not in self.clients:
+            options = {"api_key": "none", "max_retries": 0} | others
+            self.clients[key] = openai.OpenAI(base_url=f"{self.url}/v1", **options)
+        return self.clients[key]
 
     def post(self, path: str, body: object, **headers: str) -> tuple[int, dict[str, Any]]:
         """Status and answer; `body` is JSON unless it is bytes."""
@@ -95,9 +101,12 @@ def serving(
             server.should_exit = True
             thread.join(LONG_S)
 
+        served = Served(f"http://127.0.0.1:{port}", port, made, service, open_vlm(folder), shut_down)
         try:
-            yield Served(f"http://127.0.0.1:{port}", port, made, service, open_vlm(folder), shut_down)
+            yield served
         finally:
+            for client in served.clients.values():
+                client.close()
             shut_down()
     assert not thread.is_alive()
 

@@ -14,9 +14,10 @@ import pytest
 
 from auras_ros.live.soak_vlm.attacks.bodies import progressive_jpeg
 from auras_ros.serve.errors import ApiError
-from auras_ros.serve.fields import ChatFields, CommonFields, CompletionFields, read_fields
+from auras_ros.serve.fields import ChatFields, CommonFields, CompletionFields
 from auras_ros.serve.image_urls import read_image
 from auras_ros.serve.json_body import MOST_VALUES, read_json
+from auras_ros.serve.request_fields import read_fields
 from tests.checkpoints.vlm.folders import image
 from tests.serve.serving import LONG_S, Served, asking, picture, serving, until
 from tests.serve.test_server import send
@@ -203,7 +204,7 @@ class HeldImages:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.began, self.go_on = threading.Event(), threading.Event()
         self.count = 0
-        monkeypatch.setattr("auras_ros.serve.translate.read_image", self)
+        monkeypatch.setattr("auras_ros.serve.conversation.read_image", self)
 
     def __call__(self, url: str, most_pixels: int) -> Any:
         self.count += 1

@@ -35,7 +35,20 @@ def shown(url: str, **others: Any) -> dict[str, Any]:
     return HELLO | {"messages": asking("what", url)} | others
 
 
-URL = "messages[0].content[0].image_url"
+def tool(name: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    return [{"type": "function", "function": {"name": name, "parameters": parameters or {}}}]
+
+
+def named(name: str) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name}}
+
+
+def call(arguments: str) -> dict[str, Any]:
+    return {"id": "call_1", "type": "function", "function": {"name": "turn", "arguments": arguments}}
+
+
+URL, VIDEO = "messages[0].content[0].image_url", "messages[0].content[0].video_url"
+TOOLS, CALL = tool("turn"), call("{}")
 TABLE: list[tuple[str, Any, str | None, str]] = [
     (CHAT, b"{", None, "the body is not JSON"),
     (CHAT, b"[1]", None, "not a JSON object"),
@@ -46,17 +59,42 @@ TABLE: list[tuple[str, Any, str | None, str]] = [
     (CHAT, {}, "messages", "Field required"),
     (CHAT, HELLO | {"messages": []}, "messages", "at least 1"),
     (CHAT, HELLO | {"temprature": 1}, "temprature", "did you mean temperature?"),
-    (CHAT, HELLO | {"tools": []}, "tools", "not a field that is taken"),
-    (CHAT, HELLO | {"n": 2}, "n", "only 1 is taken"),
-    (CHAT, HELLO | {"presence_penalty": 0.5}, "presence_penalty", "only 0 is taken"),
+    (CHAT, HELLO | {"temperatur": [1]}, "temperatur", "did you mean temperature?"),
+    (CHAT, HELLO | {"tool_choice": "required"}, "tool_choice", "there are no tools"),
+    (CHAT, HELLO | {"tool_choice": "maybe", "tools": TOOLS}, "tool_choice.type", "'required'"),
+    (CHAT, HELLO | {"tool_choice": named("other"), "tools": TOOLS}, "tool_choice", "'other' is not one of the tools"),
+    (CHAT, HELLO | {"tools": TOOLS * 2}, "tools[1].function.name", "is there twice"),
+    (CHAT, HELLO | {"tools": TOOLS * 129}, "tools", "129 given, expected at most 128"),
+    (CHAT, HELLO | {"tools": tool("a b")}, "tools[0].function.name", "pattern"),
+    (CHAT, HELLO | {"tools": [{"type": "custom", "custom": {"name": "a"}}]}, "tools[0].custom", "not a field"),
+    (CHAT, HELLO | {"tools": TOOLS, "guided_regex": "a"}, "guided_regex", "by tools too"),
+    (CHAT, HELLO | {"tools": tool("turn", {"not": {}}), "tool_choice": "required"},
+     "tools[0].function.parameters", "not"),
+    (CHAT, HELLO | {"tools": tool("turn", {"multipleOf": 1e6 + 3}), "tool_choice": named("turn")},
+     "tools[0].function.parameters", "multipleOf: 1000003"),
+    (CHAT, HELLO | {"tools": tool("turn", {"title": "<image>"})}, "tools", "special token '<image>'"),
+    (CHAT, HELLO | {"n": 0}, "n", "greater than or equal to 1"),
+    (CHAT, HELLO | {"n": 100}, "n", "100 answers in one request, expected 24 at most"),
+    (CHAT, HELLO | {"best_of": 2}, "best_of", "expected n (1)"),
+    (CHAT, HELLO | {"presence_penalty": 2.5}, "presence_penalty", "from -2 to 2"),
+    (CHAT, HELLO | {"frequency_penalty": -3}, "frequency_penalty", "from -2 to 2"),
+    (CHAT, HELLO | {"logit_bias": {"left": 1}}, "logit_bias", "'left' is not a token's number"),
+    (CHAT, HELLO | {"logit_bias": {"5000": 1}}, "logit_bias", "token 5000 is not one of 320"),
+    (CHAT, HELLO | {"logit_bias": {"5": 200}}, "logit_bias", "from -100 to 100"),
+    (CHAT, HELLO | {"min_tokens": 3}, "min_tokens", "from 0 to max_tokens"),
+    (CHAT, HELLO | {"prompt_logprobs": 21}, "prompt_logprobs", "20"),
+    (CHAT, HELLO | {"prompt_logprobs": 1, "stream": True}, "prompt_logprobs", "not sent in a stream"),
+    (CHAT, HELLO | {"modalities": ["text", "audio"]}, "modalities", 'only ["text"]'),
+    (CHAT, HELLO | {"length_penalty": 0.5}, "length_penalty", "only 1"),
+    (CHAT, HELLO | {"chat_template_kwargs": {"tools": []}}, "chat_template_kwargs", "a field of its own"),
     (CHAT, HELLO | {"max_tokens": 0}, "max_tokens", "whole number from 1"),
     (CHAT, HELLO | {"max_tokens": "2"}, "max_tokens", "valid integer"),
-    (CHAT, HELLO | {"max_tokens": 5000}, "max_tokens", "are more than 4096"),
+    (CHAT, HELLO | {"max_tokens": 5000}, "max_tokens", "maximum context length is 4096"),
     (CHAT, HELLO | {"max_completion_tokens": 5}, "max_completion_tokens", "is max_tokens"),
     (CHAT, HELLO | {"temperature": -1}, "temperature", "from 0 to 100"),
     (CHAT, HELLO | {"top_p": 0}, "top_p", "not above 0"),
     (CHAT, HELLO | {"top_k": -2}, "top_k", "whole number"),
-    (CHAT, HELLO | {"stop": [""]}, "stop", "1 to 256 characters"),
+    (CHAT, HELLO | {"stop": ["a" * 257]}, "stop", "1 to 256 characters"),
     (CHAT, HELLO | {"stop": ["a"] * 17}, "stop", "17 given, expected at most 16"),
     (CHAT, HELLO | {"stop_token_ids": list(range(300))}, "stop_token_ids", "300 given, expected at most 256"),
     (CHAT, HELLO | {"logprobs": True, "top_logprobs": 21}, "top_logprobs", "20"),
@@ -71,14 +109,30 @@ TABLE: list[tuple[str, Any, str | None, str]] = [
     (CHAT, HELLO | {"guided_regex": "a{1000000}", "stream": True}, "guided_regex", "regex: it is too complex"),
     (CHAT, HELLO | {"structured_outputs": {"regex": "a{1000000}"}}, "structured_outputs", "it is too complex"),
     (CHAT, HELLO | {"guided_regex": "a", "response_format": {"type": "json_object"}}, "guided_regex", "too"),
-    (CHAT, HELLO | {"structured_outputs": {}}, "structured_outputs", "expected regex or json"),
-    (CHAT, HELLO | {"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role", "'assistant'"),
+    (CHAT, HELLO | {"structured_outputs": {"regex": "a", "choice": ["a"]}}, "structured_outputs", "expected one of"),
+    (CHAT, HELLO | {"structured_outputs": {"grammar": "start: nothing"}}, "structured_outputs", "grammar: "),
+    (CHAT, HELLO | {"guided_choice": ["a", 1]}, "guided_choice[1]", "valid string"),
+    (CHAT, HELLO | {"guided_json": 7}, "guided_json", "expected a JSON schema"),
+    (CHAT, HELLO | {"guided_grammar": "start: nothing"}, "guided_grammar", "grammar: "),
+    (CHAT, HELLO | {"messages": [{"role": "function", "content": "x"}]}, "messages[0].role", "'assistant'"),
+    (CHAT, HELLO | {"messages": [{"role": "user", "content": None}]}, "messages[0]", "content: expected a text"),
+    (CHAT, HELLO | {"messages": [{"role": "user", "content": "a", "tool_calls": [CALL]}]}, "messages[0]", "tool_calls"),
+    (CHAT, HELLO | {"messages": [{"role": "user", "content": "a", "tool_call_id": "1"}]}, "messages[0]",
+     "only a tool's result"),
+    (CHAT, HELLO | {"messages": [{"role": "assistant", "tool_calls": [call("[1]")]}]},
+     "messages[0].tool_calls[0].function.arguments", "not a JSON object"),
+    (CHAT, HELLO | {"messages": [{"role": "assistant", "tool_calls": [call("{")]}]},
+     "messages[0].tool_calls[0].function.arguments", "not JSON"),
     (CHAT, part(type="text"), "messages[0].content[0]", "a part of type text"),
     (CHAT, part(type="text", text=5), "messages[0].content[0].text", "valid string"),
     (CHAT, part(type="audio", text="x"), "messages[0].content[0].type", "'image_url'"),
     (CHAT, part(type="text", text="<image>"), "messages[0].content[0].text", "special token '<image>'"),
     (CHAT, part(type="text", text="a" * (1 << 19), txt="b"), "messages[0].content[0].txt", "did you mean text?"),
-    (CHAT, part(type="image_url", image_url={"url": "data:", "detail": "high"}), f"{URL}.detail", "'auto'"),
+    (CHAT, part(type="image_url", image_url={"url": "data:", "detail": "high"}), URL, "expected data:image/png"),
+    (CHAT, part(type="video_url", video_url={"url": "data:video/mp4;base64,AAAA"}), VIDEO, "a video's file is not"),
+    (CHAT, part(type="video_url", video_url={"url": "data:video/jpeg;base64,AAAA"}), VIDEO, "expected a file of"),
+    (CHAT, part(type="video_url", video_url={"url": "data:video/jpeg;base64,AAAA,"}), VIDEO, ""),
+    (CHAT, part(type="video_url", video_url={"url": "http://a/b.mp4"}), VIDEO, "http: URLs are not taken"),
     (CHAT, shown("https://example.com/a.png"), URL, "https: URLs are not taken"),
     (CHAT, shown("file:///etc/passwd"), URL, "file: URLs are not taken"),
     (CHAT, shown("data:image/gif;base64,AAAA"), URL, "expected data:image/png"),
@@ -92,16 +146,19 @@ TABLE: list[tuple[str, Any, str | None, str]] = [
     (TEXT, {}, "prompt", "Field required"),
     (TEXT, PLAIN | {"prompt": ""}, "prompt", "0 tokens"),
     (TEXT, PLAIN | {"prompt": []}, "prompt", "expected a text"),
-    (TEXT, PLAIN | {"prompt": ["a", "b"]}, "prompt", "expected a text"),
+    (TEXT, PLAIN | {"prompt": 5}, "prompt", "expected a text"),
+    (TEXT, PLAIN | {"prompt": ["a", ["b"]]}, "prompt", "expected a text"),
+    (TEXT, PLAIN | {"prompt": ["a"] * 25}, "prompt", "25 answers in one request, expected 24 at most"),
     (TEXT, PLAIN | {"prompt": [1, 2.5]}, "prompt", "expected a text"),
     (TEXT, PLAIN | {"prompt": [1, 100_000]}, "prompt", "100000, is not one of 320"),
     (TEXT, PLAIN | {"prompt": [1, -1]}, "prompt", "-1, is not one of 320"),
     (TEXT, PLAIN | {"prompt": [3]}, "prompt", "stands for an image"),
     (TEXT, PLAIN | {"prompt": "a <image>"}, "prompt", "a place for 1 images"),
-    (TEXT, PLAIN | {"prompt": "x" * 20_000}, "prompt", "expected 1 to 4096"),
+    (TEXT, PLAIN | {"prompt": "x" * 20_000}, "prompt", "maximum context length is 4096"),
     (TEXT, PLAIN | {"prompt": [5] * 4096}, "prompt", "leave no room"),
     (TEXT, PLAIN | {"prompt": "\ud800"}, "prompt", "not a text"),
-    (TEXT, PLAIN | {"echo": True}, "echo", "False"),
+    (TEXT, PLAIN | {"echo": True, "logprobs": 1, "stream": True}, "echo", "not sent in a stream"),
+    (TEXT, PLAIN | {"max_tokens": 0}, "max_tokens", "whole number from 1"),
     (TEXT, PLAIN | {"logprobs": 21}, "logprobs", "from 0 to 20"),
     (TEXT, PLAIN | {"suffix": "x"}, "suffix", "not a field"),
 ]  # fmt: skip
@@ -111,7 +168,8 @@ TABLE: list[tuple[str, Any, str | None, str]] = [
 def test_a_bad_request_is_answered_with_what_is_wrong(
     served: Served, path: str, body: Any, field: str | None, text: str
 ) -> None:
-    if isinstance(body, dict) and body.keys() & {"guided_regex", "structured_outputs"}:
+    forms = {"guided_regex", "guided_grammar", "structured_outputs", "tool_choice"}
+    if isinstance(body, dict) and body.keys() & forms:
         pytest.importorskip("llguidance")
     status, answer = served.post(path, body)
     error = answer["error"]
@@ -119,6 +177,28 @@ def test_a_bad_request_is_answered_with_what_is_wrong(
     assert text in error["message"]
     assert len(error["message"]) < 2000
     assert served.engine.running == served.engine.waiting == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        (CHAT, {"messages": [{"role": "user", "content": "left " * 3000}]}, "messages"),
+        (CHAT, HELLO | {"max_tokens": 4096}, "max_tokens"),
+        (TEXT, PLAIN | {"prompt": "left " * 3000}, "prompt"),
+        (TEXT, PLAIN | {"prompt": [5] * 4096}, "prompt"),
+        (TEXT, PLAIN | {"prompt": [5] * 5000}, "prompt"),
+    ],
+    ids=lambda each: str(each)[:30],
+)
+def test_what_is_too_long_has_one_code_and_one_sentence(
+    served: Served, path: str, body: dict[str, Any], field: str
+) -> None:
+    """Programs look for either."""
+    status, answer = served.post(path, body)
+    error = answer["error"]
+    assert (status, error["code"], error["param"]) == (400, "context_length_exceeded", field)
+    assert error["message"].startswith(f"{field}: ")
+    assert "this model's maximum context length is 4096 tokens" in error["message"]
 
 
 def test_another_models_name_is_404(served: Served) -> None:

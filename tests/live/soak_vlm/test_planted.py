@@ -75,10 +75,10 @@ def test_an_answer_of_another_request_is_found(folder: Path, monkeypatch: pytest
     request in the mix the client may go, or the deadline come."""
     real, turns, kept = AnswerWriter.whole, itertools.count(1), list[Any]()
 
-    def swapped(self: AnswerWriter, answer: Any) -> bytes:
-        kept.append(answer)
+    def swapped(self: AnswerWriter, answers: Any) -> bytes:
+        kept.append(answers)
         turn = next(turns)
-        return real(self, kept[-2] if turn > 2 * mix.KNOWN and turn % 3 == 0 else answer)
+        return real(self, kept[-2] if turn > 2 * mix.KNOWN and turn % 3 == 0 else answers)
 
     monkeypatch.setattr(AnswerWriter, "whole", swapped)
     with soaking(folder) as soak:
@@ -105,11 +105,11 @@ def test_a_request_that_never_ends_is_found(folder: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(asks, "SHARES", {"whole": 1.0})
     real, turns, kept = Pieces.__call__, itertools.count(1), list[Any]()
 
-    def losing(self: Pieces, piece: Any) -> None:
+    def losing(self: Pieces, index: int, piece: Any) -> None:
         if piece.finish is None or next(turns) not in (40, 47, 54):
-            real(self, piece)
+            real(self, index, piece)
         else:
-            kept.append((self, piece))
+            kept.append((self, index, piece))
 
     monkeypatch.setattr(Pieces, "__call__", losing)
     with soaking(folder, patience_s=2.0) as soak:
