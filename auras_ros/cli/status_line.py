@@ -126,7 +126,7 @@ class LoopStatistics:
         parts = [self._state or "no message of the actuator yet"]
         if self._episodes:
             parts.append(f"{self._successes} of {self._episodes} episodes succeeded")
-        if self._state:
+        if self._state == "armed" or self._chunks:  # otherwise the actuator refuses them: the agent may well make some
             parts.append(f"{self._chunks / seconds:.1f} chunks/s")
         if self._ages_ms:
             parts.append(f"actions from observations {median(self._ages_ms):.0f} ms old")

@@ -99,6 +99,8 @@ class PromptGate:
         if text == self.wanted:
             return
         if self._tokenizer is None:
+            if line := self._lines.line("no language", "prompt: this policy has no language: a prompt changes nothing"):
+                self._logger.warning(line)
             self._begin_epoch(lambda: self._activate(text, None))
             return
         with self.lock:  # from here on no chunk of another prompt is published

@@ -421,12 +421,15 @@ def test_without_a_tokenizer_another_prompt_holds(
     robot.still()
 
 
-def test_a_policy_without_language_takes_every_text_as_it_was() -> None:
-    prompts = PromptGate(None, lambda ids: None, 4096, Node().get_logger())
+def test_a_policy_without_language_takes_every_text_as_it_was_and_says_that_it_changes_nothing() -> None:
+    warnings: list[str] = []
+    prompts = PromptGate(None, lambda ids: None, 4096, SimpleNamespace(warning=warnings.append))
+    prompts.want("something")
     prompts.want("anything")
+    assert warnings == ["prompt: this policy has no language: a prompt changes nothing"]
     assert prompts.blocked_because == ""
     assert prompts.check().message == "prompt active"
-    assert prompts.check().values == {"prompt": "anything", "accepted": 1, "refused": 0}
+    assert prompts.check().values == {"prompt": "anything", "accepted": 2, "refused": 0}
 
 
 def test_a_chunk_from_before_the_prompts_epoch_is_not_published() -> None:
