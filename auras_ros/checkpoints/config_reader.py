@@ -85,9 +85,15 @@ class ConfigReader:
         return ModelConfigError(f"{self.where}.{key}: {text}")
 
     def finish(self, ignored: Set[str]) -> None:
-        """Refuse the first key that has a value, that nobody has read and that inference may not ignore."""
-        for key, value in self.values.items():
-            if value is not None and key not in self._read and key not in ignored:
-                meant = nearest(str(key), sorted(self._read))
-                hint = f"; did you mean {meant}?" if meant else ""
-                raise self.error(str(key), f"is unknown{hint}")
+        """Refuse all keys that have a value, that nobody has read and that inference may not ignore."""
+        unknown = [
+            str(key)
+            for key, value in self.values.items()
+            if value is not None and key not in self._read and key not in ignored
+        ]
+        if unknown:
+            raise ModelConfigError(", and ".join(str(self._unknown(key)) for key in unknown))
+
+    def _unknown(self, key: str) -> ModelConfigError:
+        meant = nearest(key, sorted(self._read))
+        return self.error(key, f"is unknown{f'; did you mean {meant}?' if meant else ''}")

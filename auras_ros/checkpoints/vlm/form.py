@@ -12,9 +12,10 @@ from auras_ros.checkpoints.vlm.pictures import ImageProcessor
 from auras_ros.checkpoints.vlm.sources import Part, TensorSource
 from auras_ros.models.vlm import Vlm
 
-# What transformers writes into every configuration, and what only training or its own generation reads.
+# What transformers and training tools write into every configuration, and what only training or generation reads.
 GENERAL = {
-    "_attn_implementation_autoset", "_flash_attn_2_enabled", "_name_or_path", "_pad_token_id", "architectures",
+    "_attn_implementation", "_attn_implementation_autoset", "attn_implementation", "unsloth_fixed", "unsloth_version",
+    "_flash_attn_2_enabled", "_name_or_path", "_pad_token_id", "architectures",
     "attention_dropout", "auto_map", "bos_token_id", "dtype", "eos_token_id", "id2label", "initializer_factor",
     "initializer_range", "label2id", "pad_token_id", "pretraining_tp", "problem_type", "return_dict",
     "output_attentions", "output_hidden_states", "torch_dtype", "transformers.js_config", "transformers_version",

@@ -22,11 +22,13 @@ PARTS = (
     ("vision_tower.", "vision."),
     ("model.multi_modal_projector.", "projector."),
     ("multi_modal_projector.", "projector."),
+    ("model.language_model.model.", "language."),  # transformers 5.4 to 5.5
     ("model.language_model.", "language."),
     ("language_model.lm_head.", "language.lm_head."),
     ("language_model.model.", "language."),
     ("lm_head.", "language.lm_head."),
 )
+UNREAD = {"ignore_index", "image_seq_length", "vocab_size"}  # by transformers: an image has as many tokens as patches
 CLIP = VitConfig(  # transformers' defaults
     224, 32, 768, 12, 12, 3072, "quick_gelu", class_token=True, class_position=True, pre_norm=True, patch_bias=False,
     norm_eps=1e-5,
@@ -53,11 +55,8 @@ def read(config: ConfigReader) -> VlmForm:
     length = text.integer("max_position_embeddings", 2048, 1, 1 << 24)
     key = "image_token_index" if "image_token_index" in config.values else "image_token_id"
     image_token_id = config.integer(key, 32000, 0, language.vocabulary - 1)
-    given = config.integer("image_seq_length", vision.patches)
-    if given != vision.patches:
-        raise config.error("image_seq_length", f"{given}, but an image has {vision.patches} patches")
     text.finish(GENERAL)
-    config.finish(GENERAL | {"ignore_index", "vocab_size"})
+    config.finish(GENERAL | UNREAD)
     made = Rt2Config(vision, language)
     return VlmForm(
         sizes=made,

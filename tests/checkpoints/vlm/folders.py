@@ -41,6 +41,9 @@ TEMPLATES = {
     "{% endfor %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
 }
 TEMPLATES["cogagent"] = TEMPLATES["llava"]
+TILED = ("smolvlm", "idefics3")
+for by_kind in (SPECIAL, STOP, IMAGE, TEMPLATES):
+    by_kind["idefics3"] = by_kind["smolvlm"]
 NORMAL = {"do_resize": True, "do_rescale": True, "do_normalize": True, "do_convert_rgb": True}
 
 
@@ -59,12 +62,14 @@ def image(height: int, width: int, seed: int = 0) -> npt.NDArray[np.uint8]:
     return np.ascontiguousarray(small.repeat(8, 0).repeat(8, 1)[:height, :width])
 
 
-def write(kind: str, path: Path, dtype: torch.dtype = torch.float32, **changes: Any) -> Written:
-    """dtype: of the weights in the file, which the returned model has in float32. changes: of the configuration's keys;
-    `text_config` and `vision_config` are merged."""
+def write(
+    kind: str, path: Path, dtype: torch.dtype = torch.float32, values: dict[str, Any] | None = None, **changes: Any
+) -> Written:
+    """dtype: of the weights in the file, which the returned model has in float32. values: the configuration's keys;
+    CONFIGS' by default. changes: of these; `text_config` and `vision_config` are merged."""
     path.mkdir(parents=True, exist_ok=True)
     ids = tokenizer(kind, path)
-    values = _merged(CONFIGS[kind](ids), changes)
+    values = _merged(CONFIGS[kind](ids) if values is None else values, changes)
     model = _model(values) if kind != "cogagent" else None
     if model is not None:
         model.save_pretrained(path)
@@ -75,7 +80,7 @@ def write(kind: str, path: Path, dtype: torch.dtype = torch.float32, **changes: 
     else:
         (path / "config.json").write_text(json.dumps(values))
     processor = PROCESSORS[kind] | NORMAL
-    if kind == "smolvlm":
+    if kind in TILED:
         side = values["vision_config"]["image_size"]
         processor |= {"size": {"longest_edge": 2 * side}, "max_image_size": {"longest_edge": side}}
     (path / "preprocessor_config.json").write_text(json.dumps(processor))
@@ -90,7 +95,7 @@ def tokenizer(kind: str, path: Path) -> dict[str, int]:
     """Writes tokenizer.json; returns the ids of its special tokens."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
-    special = SPECIAL[kind] + (TILES if kind == "smolvlm" else [])
+    special = SPECIAL[kind] + (TILES if kind in TILED else [])
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
@@ -133,13 +138,10 @@ def _merged(values: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
 def _model(values: dict[str, Any]) -> Any:
     import transformers
 
-    classes = {
-        "smolvlm": (transformers.SmolVLMConfig, transformers.SmolVLMForConditionalGeneration),
-        "idefics3": (transformers.Idefics3Config, transformers.Idefics3ForConditionalGeneration),
-        "llava": (transformers.LlavaConfig, transformers.LlavaForConditionalGeneration),
-        "qwen2_5_vl": (transformers.Qwen2_5_VLConfig, transformers.Qwen2_5_VLForConditionalGeneration),
-    }
-    settings, model = classes[values["model_type"]]
+    name = {"smolvlm": "SmolVLM", "idefics3": "Idefics3", "llava": "Llava", "qwen2_5_vl": "Qwen2_5_VL"}
+    settings, model = (
+        getattr(transformers, name[values["model_type"]] + part) for part in ("Config", "ForConditionalGeneration")
+    )
     with torch.random.fork_rng(devices=[]):
         made = model(settings(**values))
     randomise(made)
@@ -164,6 +166,12 @@ def _smolvlm(ids: dict[str, int]) -> dict[str, Any]:
         "model_type": "smolvlm", "image_token_id": ids["<image>"], "scale_factor": 2, "vision_config": vision,
         "text_config": _llama(), "tie_word_embeddings": False,
     }  # fmt: skip
+
+
+def _idefics3(ids: dict[str, int]) -> dict[str, Any]:
+    made = _smolvlm(ids) | {"model_type": "idefics3"}
+    made["vision_config"]["model_type"] = "idefics3_vision"
+    return made
 
 
 def _llava(ids: dict[str, int]) -> dict[str, Any]:
@@ -205,9 +213,10 @@ def _cogagent(ids: dict[str, int]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-CONFIGS = {"smolvlm": _smolvlm, "llava": _llava, "qwen2_5_vl": _qwen, "cogagent": _cogagent}
+CONFIGS = {"smolvlm": _smolvlm, "idefics3": _idefics3, "llava": _llava, "qwen2_5_vl": _qwen, "cogagent": _cogagent}
 PROCESSORS: dict[str, dict[str, Any]] = {
     "smolvlm": {"do_image_splitting": True},
+    "idefics3": {"do_image_splitting": True},
     "llava": {"size": {"shortest_edge": 28}, "crop_size": {"height": 28, "width": 28}, "do_center_crop": True},
     "qwen2_5_vl": {"patch_size": 4, "merge_size": 2, "temporal_patch_size": 2, "min_pixels": 256, "max_pixels": 4096},
     "cogagent": {"size": {"height": 32, "width": 32}},

@@ -41,6 +41,7 @@ def copied(source: Path, path: Path) -> Path:
 CONFIG: dict[str, tuple[str, dict[str, Any], str]] = {
     "type": ("llava", {"model_type": "llava_next"}, "model_type: 'llava_next' is not known; known: cogagent, idefics3"),
     "unknown": ("llava", {"feature_layer": -2}, "feature_layer: is unknown; did you mean vision_feature_layer"),
+    "two-unknown": ("llava", {"layer": -2, "tokens": 3}, r"config.layer: is unknown, and config.tokens: is unknown"),
     "unknown-text": ("smolvlm", {"text_config": {"rope_base": 3}}, "config.text_config.rope_base: is unknown"),
     "unknown-vision": ("qwen2_5_vl", {"vision_config": {"deepstack": 3}}, "config.vision_config.deepstack: is unknown"),
     "layers": ("llava", {"vision_feature_layer": [-2, -1]}, "config.vision_feature_layer: .* expected one layer"),
@@ -72,7 +73,6 @@ CONFIG: dict[str, tuple[str, dict[str, Any], str]] = {
     "wide": ("qwen2_5_vl", {"text_config": {"intermediate_size": 10**30}}, "hidden: a number of 100 bits is more than"),
     "larger-than-its-file": ("llava", {"text_config": {"vocab_size": 10**6}}, "the tensors have .* numbers, but"),
     "no-text": ("llava", {"text_config": [1]}, "config.text_config: is not a mapping"),
-    "seq": ("llava", {"image_seq_length": 9}, "config.image_seq_length: 9, but an image has 16 patches"),
 }  # fmt: skip
 
 

@@ -172,7 +172,7 @@ class Robot:
 
 @pytest.fixture
 def start(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Robot]]:
-    monkeypatch.setattr(configured, "ObservationInputs", lambda node, spec, settings, qos: Inputs(folder))
+    monkeypatch.setattr(configured, "ObservationInputs", lambda node, spec, settings, qos, contract: Inputs(folder))
     quiet = SimpleNamespace(silent=lambda: False, executes=lambda session: True, close=lambda: None)
     monkeypatch.setattr(configured, "ActuatorWatch", lambda node, name, timeout_ms, qos: quiet)
     made: list[Robot] = []
