@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from auras_ros import resources
 from auras_ros.cli.command import command_parser, print_errors, print_warnings
+from auras_ros.cli.named_checkpoints import problems_with, warnings_about
 from auras_ros.cli.used_topics import topic_lines
 from auras_ros.nodes.common import reference
 from auras_ros.nodes.common.config import SUPERVISOR, ConfigError, read_parameters_file
@@ -15,8 +16,9 @@ example
   auras check                        every parameter: meaning, range, default
   auras check --parameters actuator  the parameters of one node
 
-Nothing is started; of a checkpoint only the names of its cameras are read. Beside the result, the topics are printed
-that the nodes will use. `auras run` and the launch files check the same way before they start.
+Nothing is started, and no weights are read: of a checkpoint only its manifest, for cameras and plans. Beside the
+result, the topics are printed that the nodes will use. `auras run` and the launch files check names, types and ranges
+the same way before they start; the nodes say what is wrong with a checkpoint.
 """
 
 
@@ -44,10 +46,14 @@ def _good(name: str) -> bool:
         path = resources.config(name)
         config = read_parameters_file(path)
         topics = topic_lines(config)
+        problems = problems_with(config)
     except (ConfigError, ParameterError, OSError) as error:
         print_errors(error)
         return False
-    print_warnings(config.warnings)
+    print_warnings([*config.warnings, *warnings_about(config)])
+    if problems:
+        print_errors(ConfigError("\n".join(f"{path}: {problem}" for problem in problems)))
+        return False
     if not config.supervision.processes:
         print_warnings([f"{path}: no {SUPERVISOR} section: only for `ros2 run`, `auras run` cannot start it"])
     count = sum(len(values) for values in config.sections.values())

@@ -16,13 +16,59 @@ from auras_ros.nodes.common.config import read_config
 
 
 def test_a_good_file_is_said_to_be_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert check.run(["pusht", "forward_command.yaml"]) == 0
+    assert check.run(["pusht", "lift.yaml"]) == 0
     out, err = capsys.readouterr()
     assert [line for line in out.splitlines() if not line.startswith("  ")] == [
         f"{resources.config('pusht')}: 24 parameters of pusht, actuator, agent, all valid",
-        f"{resources.config('forward_command')}: 13 parameters of actuator, agent, all valid",
+        f"{resources.config('lift')}: 22 parameters of lift, actuator, agent, all valid",
     ]
     assert err == ""
+
+
+MINE = """
+supervisor: {ros__parameters: {processes: [actuator, agent]}}
+actuator: {ros__parameters: {checkpoint: %s, max_chunk_age_ms: 500.0}}
+agent: {ros__parameters: {checkpoint: %s, plan: "%s", fallback_plan: "%s"}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "errors"),
+    [
+        (("pusht", "pusht", "quick", ""), []),
+        (("pusht", "pusht", "fast", ""), ["agent: plan: checkpoint {pusht} has no plan 'fast'; known: quick, ddpm100"]),
+        (("pusht", "pusht", "quik", "ddpm10"), ["plan 'quik'; did you mean quick?", "'ddpm10'; did you mean ddpm100?"]),
+        (("pusht", "pushd", "quick", ""), ["agent: checkpoint 'pushd': no such folder in ", "did you mean pusht?"]),
+        (("./nowhere", "pusht", "quick", ""), ["actuator: checkpoint folder not found: nowhere, in "]),
+    ],
+    ids=str,
+)
+def test_what_a_config_names_must_be_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], given: tuple[str, ...], errors: list[str]
+) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(MINE % given)
+    assert check.run([str(path)]) == (2 if errors else 0)
+    out, err = capsys.readouterr()
+    for error in errors:
+        assert error.format(pusht=resources.checkpoint("pusht")) in err
+    assert ("all valid" in out) == (not errors)
+    assert all(line.startswith((f"error: {path}: ", "warning: ")) for line in err.splitlines())
+
+
+def test_a_chunk_that_comes_hardly_before_the_last_ones_end_is_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The robot would be armed and held four times a second."""
+    path = tmp_path / "mine.yaml"
+    path.write_text(MINE % ("pusht", "pusht", "quick,frame_period_ms=400", ""))
+    assert check.run([str(path)]) == 0
+    assert "max_chunk_age_ms = 500 ms: it will hold between two chunks unless one is computed within 100 ms" in (
+        capsys.readouterr().err
+    )
+    for name in ("pusht", "demo", "lift", "pusht_drift", "pusht_monitor"):
+        assert check.run([name]) == 0
+        assert "warning" not in capsys.readouterr().err
 
 
 REALSENSE = "/camera/camera/color/image_raw"
