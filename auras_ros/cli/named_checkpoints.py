@@ -40,7 +40,7 @@ def warnings_about(config: NodeConfig) -> list[str]:
 def _too_slow(plan: Plan, limit_ms: float) -> str:
     period_ms = plan.frame_period_ms
     return (
-        f"agent: plan '{plan}': a chunk is begun every {period_ms:g} ms, and the actuator executes no action older than "
+        f"agent: plan '{plan}': a chunk is begun every {period_ms:g} ms, and the actuator executes none older than "
         f"max_chunk_age_ms = {limit_ms:g} ms: it will hold between two chunks unless one is computed within "
         f"{max(0.0, limit_ms - period_ms):g} ms"
     )
