@@ -21,12 +21,12 @@ def command_parser(name: str, description: str | None, example: str) -> CommandP
 
 
 @contextmanager
-def refused_settings(parser: argparse.ArgumentParser) -> Iterator[None]:
-    """A ValueError inside, such as SettingsError or PlanError, exits with status 2."""
+def refused_settings(parser: argparse.ArgumentParser, option: str = "") -> Iterator[None]:
+    """A ValueError inside, such as SettingsError or PlanError, exits with status 2. option: that it is about."""
     try:
         yield
     except ValueError as error:
-        parser.error(str(error))
+        parser.error(f"{option}: {error}" if option else str(error))
 
 
 def print_errors(error: Exception) -> None:

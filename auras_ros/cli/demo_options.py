@@ -71,8 +71,9 @@ def parse(argv: list[str]) -> DemoOptions:
     parser = _parser()
     given = parser.parse_args(argv)
     sim = given.sim or (PLAYED if given.plan is None else PLAYED_ALONE)
-    with refused_settings(parser):
+    with refused_settings(parser, "--sim"):
         world = find(sim)
+    with refused_settings(parser):
         policy = _policy(world, given.checkpoint)
         plan = None if given.plan is None else policy.with_period(Plan.parse(given.plan))
         rules = _rules(given, world)

@@ -324,7 +324,10 @@ def test_a_durations_file_that_is_no_report_is_refused(tmp_path: Path, capsys: p
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--checkpoint", "no_such_policy", *GIVEN, "--modes", "seq,auras"], "error: checkpoints 'no_such_policy'"),
+        (
+            ["--checkpoint", "no_such_policy", *GIVEN, "--modes", "seq,auras"],
+            "error: checkpoint 'no_such_policy': no such folder in ",
+        ),
         (["--merge", "no_such.json"], "no_such.json"),
     ],
 )

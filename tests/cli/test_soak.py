@@ -54,7 +54,7 @@ LIMIT_S = 240.0
         (["--target", "vlm", "--replicas", "3"], "--replicas: must be 1 or 2, got 3"),
         (["--target", "vlm", "--only", "agent_killed"], "no attack 'agent_killed'; known: headers"),
         (["--target", "vlm", "--only", "earthquake"], "together"),
-        (["--target", "robot"], "'loop', 'wire', 'vlm'"),
+        (["--target", "robot"], "--target: invalid choice: 'robot'; known: loop, wire, vlm"),
     ],
 )
 def test_useless_options_are_refused_by_name(argv: list[str], named: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -158,7 +158,7 @@ def test_the_bench_writes_rows_a_picture_and_a_profile_for_the_engine(
         (["--cores", "900"], "of this process, got 900"),
         (["--rows", "1"], "--rows must be at least 2, got 1"),
         (["--profile", "nowhere/p.json"], "--profile: no folder nowhere"),
-        (["nowhere"], "folder: checkpoints 'nowhere' not found"),
+        (["nowhere"], "folder: checkpoint 'nowhere': no such folder in "),
         (["./nowhere"], "folder: checkpoint folder not found: nowhere"),
         (["pusht"], "no config.json"),
     ],

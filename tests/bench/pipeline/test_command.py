@@ -88,7 +88,8 @@ def test_options_that_cannot_work_end_with_status_2(option: str, said: str, caps
         cli.main(["bench", "pipeline", "--steps=40", option])
     assert ended.value.code == 2
     error = capsys.readouterr().err.strip().splitlines()[-1]
-    assert error.startswith("auras bench pipeline: error: ")
+    assert error.startswith("error: ")
+    assert error.endswith(" (auras bench pipeline --help)")
     assert said in error
 
 

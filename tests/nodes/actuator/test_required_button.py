@@ -89,6 +89,7 @@ def drives_again(watch: Watch) -> None:
     assert watch.call("actuator/disarm")[0]
     assert not watch.call("actuator/arm")[0], "the stop was not released"
     watch.until(lambda: watch.call("actuator/release_stop")[0], "released")
+    watch.call("actuator/disarm")  # a last press may have come after the first one, and stopped it again
     watch.arm()
     watch.armed()
 

@@ -124,7 +124,7 @@ def test_a_folder_that_is_none_is_named_in_the_log_alone_and_another_is_configur
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ({"length": 8}, "leave no room for an answer in 8"),
+        ({"length": 8}, "leave no room for an answer: this model's maximum context length is 8 tokens"),
         ({"cores": "999"}, "lane 'vlm': cores [999] are not available here"),
         ({"scheduler": "nova:2"}, "engine: scheduler: 'nova:2' is none of"),
         ({"scheduler": "nova", "cores": "0"}, "nova divides the cores, and one cannot be divided"),
