@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,10 +50,14 @@ def test_a_picture_is_a_file_an_array_or_a_pillow_image(vlm: DirectVlm, picture:
     assert len(vlm.prompt(None, QUESTION).images) == 0
 
 
-def test_an_adapter_and_a_length_are_kept(vlm: DirectVlm, picture: np.ndarray) -> None:
+def test_an_adapter_a_schema_and_a_length_are_kept(vlm: DirectVlm, picture: np.ndarray) -> None:
     assert vlm.ask(picture, QUESTION, adapter="goal") in ("yes", "no")
     answer = vlm.answer(vlm.prompt(picture, QUESTION), max_tokens=1, temperature=0.0)
     assert (answer.finish, len(answer.tokens)) == ("length", 1)
+    schema = {"type": "object", "properties": {"left": {"type": "boolean"}}, "required": ["left"]}
+    schema["additionalProperties"] = False
+    said = json.loads(vlm.ask(picture, QUESTION, json_schema=schema, temperature=0.0))
+    assert set(said) == {"left"}
 
 
 @pytest.mark.parametrize(
