@@ -12,7 +12,7 @@ from typing import Any
 
 from auras_ros.nodes.actuator.stop_words import MAX_PUBLISHERS, REQUIRED_STOP_QOS, StopTopic, StopWords
 from auras_ros.nodes.common.stop_signature import SIGNED
-from auras_ros.nodes.common.topic_causes import endpoint_node
+from auras_ros.nodes.common.topic_causes import NAME_UNKNOWN, endpoint_node
 from auras_ros.ros import DurabilityPolicy, Node, ReliabilityPolicy
 from auras_ros.ros.identity import IDENTIFIES_PUBLISHERS, UNKNOWN
 
@@ -118,9 +118,14 @@ class StopButtons:
         for info in infos:
             gid = bytes(info.endpoint_gid)
             topic.discovered_s[gid] = discovered_s.get(gid, now_s)
-        named = {bytes(info.endpoint_gid): endpoint_node(info) for info in infos}
-        kept = self._names if len(self._names) < MAX_PUBLISHERS else {}
-        self._names = kept | named
+        if len(self._names) >= MAX_PUBLISHERS:
+            self._names = {}
+        for info in infos:
+            gid, name = bytes(info.endpoint_gid), endpoint_node(info)
+            if (
+                name != NAME_UNKNOWN or gid not in self._names
+            ):  # a node that ends may lose its name before its endpoints
+                self._names[gid] = name
         return infos
 
     def unheard(self) -> list[str]:

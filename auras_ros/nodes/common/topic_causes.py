@@ -15,13 +15,14 @@ from auras_ros.ros.msg import CompressedImage, Image, JointState, full_type_name
 from auras_ros.topic_names import ASSIGN, COMPRESSED
 
 NAMELESS = ("", "_NODE_NAME_UNKNOWN_")  # our layer's, rclpy's
+NAME_UNKNOWN = "a node of unknown name"
 SHOWN = 4  # names in a text
 
 
 def endpoint_node(info: Any) -> str:
     """The node of a publisher or subscription, with its namespace. DDS may know the endpoint before its node."""
     if info.node_name in NAMELESS:
-        return "a node of unknown name"
+        return NAME_UNKNOWN
     return f"{info.node_namespace.rstrip('/')}/{info.node_name}"
 
 

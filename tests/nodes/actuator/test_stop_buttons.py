@@ -19,10 +19,11 @@ class Graph:
 
     def __init__(self) -> None:
         self.meanwhile: Callable[[], None] = lambda: None
+        self.name = "button"
 
     def get_publishers_info_by_topic(self, _name: str) -> list[Any]:
         self.meanwhile()
-        return [SimpleNamespace(endpoint_gid=list(HELD), node_namespace="/", node_name="button")]
+        return [SimpleNamespace(endpoint_gid=list(HELD), node_namespace="/", node_name=self.name)]
 
 
 @pytest.fixture
@@ -50,3 +51,17 @@ def test_a_button_that_repeats_its_press_is_named(topic: StopTopic, words: StopW
 def test_a_press_by_a_publisher_that_is_not_known_yet_is_not_released(topic: StopTopic, words: StopWords) -> None:
     assert release(words, NEW) == (False, "pressed again at this moment: try again")
     assert list(topic.down) == [NEW]
+
+
+def test_a_name_is_kept_though_ros_loses_it_before_the_publisher(words: StopWords) -> None:
+    """As Fast DDS does when a publisher is destroyed: who is gone is said by its name."""
+    graph: Any = Graph()
+    buttons = StopButtons(graph, words)
+    graph.name = "_NODE_NAME_UNKNOWN_"
+    buttons.look()
+    assert buttons.name(HELD) == "a node of unknown name"
+    graph.name = "button"
+    buttons.look()
+    graph.name = "_NODE_NAME_UNKNOWN_"
+    buttons.look()
+    assert buttons.name(HELD) == "/button"
