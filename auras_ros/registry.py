@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import TypeVar
 
-from auras_ros.spelling import nearest
+from auras_ros.spelling import hint
 
 T = TypeVar("T")
 
@@ -23,10 +23,8 @@ def find(group: str, ours: Mapping[str, T], what: str, name: object) -> T:
         return ours[name]
     others = {each.name: each for each in registered(group)}
     if not isinstance(name, str) or name not in others:
-        known = [*ours, *others]
-        meant = nearest(str(name), known)
-        hint = f"did you mean {meant}?" if meant else f"known: {', '.join(known)}"
-        raise ValueError(f"{what} {name!r:.80} is not known; {hint}")
+        meant = hint(str(name), [*ours, *others], show_all=True)
+        raise ValueError(f"{what} {name!r:.80} is not known{meant}")
     try:
         found: T = others[name].load()
     except Exception as error:  # another package's module: its import may raise anything

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from typing import Any
 
-from auras_ros.spelling import nearest
+from auras_ros.spelling import hint
 from auras_ros.values import shown
 
 LARGEST = 1e12  # of a number that is not a size: above every published base of rotary frequencies
@@ -95,5 +95,4 @@ class ConfigReader:
             raise ModelConfigError(", and ".join(str(self._unknown(key)) for key in unknown))
 
     def _unknown(self, key: str) -> ModelConfigError:
-        meant = nearest(key, sorted(self._read))
-        return self.error(key, f"is unknown{f'; did you mean {meant}?' if meant else ''}")
+        return self.error(key, f"is unknown{hint(key, sorted(self._read))}")

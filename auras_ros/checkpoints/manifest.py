@@ -12,7 +12,7 @@ from typing import Any
 
 from auras_ros.checkpoints.errors import CheckpointError
 from auras_ros.checkpoints.json_file import read_json
-from auras_ros.spelling import nearest
+from auras_ros.spelling import hint
 
 MANIFEST, ROBOT = "policy.json", "robot.json"
 FORMAT = "auras-policy/1"
@@ -54,8 +54,6 @@ def read_robot(path: Path) -> dict[str, Any]:
 def _refuse(path: Path, raw: dict[str, Any], required: Set[str], optional: Set[str]) -> None:
     known = sorted(required | optional)
     for key in sorted(raw.keys() - known):
-        meant = nearest(key, known)
-        hint = f"did you mean {meant}?" if meant else f"known: {', '.join(known)}"
-        raise CheckpointError(f"{path}: key '{key}' is unknown; {hint}")
+        raise CheckpointError(f"{path}: key '{key}' is unknown{hint(key, known, show_all=True)}")
     for key in sorted(required - raw.keys()):
         raise CheckpointError(f"{path}: key '{key}' is missing, see {PAGE}")

@@ -89,9 +89,7 @@ class DirectVlm:
         if temperature is not None:
             sampling = replace(sampling, temperature=temperature)
         grammar = None if json_schema is None else Grammar("json_schema", json.dumps(json_schema))
-        request = VlmRequest(
-            prompt, sampling, max_tokens=max_tokens, seed=seed, adapter=adapter, grammar=grammar
-        )  # fmt: skip
+        request = VlmRequest(prompt, sampling, max_tokens=max_tokens, seed=seed, adapter=adapter, grammar=grammar)
         answer = self._engine.submit(request).result()
         if answer.finish in ("error", "cancelled"):
             raise RuntimeError(f"{self.name}: {answer.detail or answer.finish}")

@@ -12,7 +12,7 @@ from typing import Any
 from auras_ros import parameter_file, resources
 from auras_ros.engine.options import EngineOptions
 from auras_ros.parameters import ParameterError, checked, parameter
-from auras_ros.spelling import nearest
+from auras_ros.spelling import hint
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 PATHS = ("model", "token_file", "stage_profile", "swap_folder", "lora_folder")  # may be relative to their file
@@ -92,8 +92,7 @@ def make_options(given: Named) -> tuple[ServeOptions, EngineOptions]:
     given = in_our_names(given)
     for name in given:
         if name not in OWN and name not in ENGINE:
-            meant = nearest(name, [*OWN, *ENGINE, *VLLM_NAMES])
-            raise ParameterError(f"no option '{name}'" + (f"; did you mean {meant}?" if meant else ""))
+            raise ParameterError(f"no option '{name}'{hint(name, [*OWN, *ENGINE, *VLLM_NAMES])}")
     if "lora_modules" in given:
         given["lora_modules"] = read_modules(given["lora_modules"])
     if "allowed_host" in given:
